@@ -12,7 +12,7 @@ mgstudy; JSON and HTML reports are left in --out.
 import json
 import os
 
-from paper_study import PaperStudy, parser_of
+from paper_study import PaperStudy, parser_of, percent
 
 # Table 3, SVM-Seq: cycles at 20 MHz of one processor; and the paper's class, breakup penalty and multigrain potential,
 # where the text of section 5.3 gives them.
@@ -148,10 +148,6 @@ class Study(PaperStudy):
 
 def sizes():
     return [1, 2, 4, 8, 16, 32]
-
-
-def percent(value):
-    return "–" if value is None else f"{100 * value:.0f}%"
 
 
 def times(study, index):

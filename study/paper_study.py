@@ -93,8 +93,8 @@ def quotient(of, by):
     return f"{of / by:.2f}" if of and by else "failed"
 
 
-def percent(part, of):
-    return f"{100 * part / of:.0f}%" if of else NONE
+def percent(part, of=1):
+    return NONE if part is None or not of else f"{100 * part / of:.0f}%"
 
 
 class PaperStudy:

@@ -67,11 +67,11 @@ typedef void (*mg_function)(void* argument);
 
 /** Starts `function(argument)` on a processor that is idle. A release. If no processor runs on its node, node 0's
  * globals and malloc heap are copied there first. `argument` may point to shared memory, to globals or to the heap,
- * not to the caller's stack unless the processor is on the caller's node. What a global or a block of the heap holds must
- * be there before the first processor of a node starts: to a node that runs already, nothing is copied.
- * Called on node 0 (any of its processors). Returns 0, -EINVAL (no such processor; the argument is a local variable, or
- * private memory that the processor's node has not as it is here), -EBUSY (it runs already, or is 0), -EPERM (called on
- * another node). */
+ * not to the caller's stack unless the processor is on the caller's node. What a global or a block of the heap holds
+ * must be there before the first processor of a node starts: to a node that runs already, nothing is copied. Called on
+ * node 0 (any of its processors). Returns 0, -EINVAL (no such processor; the argument is a local variable, or private
+ * memory that the processor's node has not as it is here), -EBUSY (it runs already, or is 0), -EPERM (called on another
+ * node). */
 MG_API int mg_spawn(unsigned processor, mg_function function, void* argument);
 
 /** Runs `function(argument)` on every processor, the caller included, and returns when all have ended. Called on
@@ -95,10 +95,11 @@ typedef enum mg_home {
   MG_HOME_FIRST_TOUCH  /**< on the node that first accesses the page */
 } mg_home;
 
-/** What keeps an allocation coherent. A run has one page protocol (mgs, unless --protocol says hlrc or sc), whose accesses
- * faults find, and, if the program was compiled with mgcc or mg++, one line protocol beside it (dszoom, unless --protocol
- * says shasta), whose accesses compiled checks find: memory of both may be used in one program. Under sc, under dszoom, and
- * under shasta unless --model says otherwise, atomics of C11 and C++ are sequentially consistent across nodes, too. */
+/** What keeps an allocation coherent. A run has one page protocol (mgs, unless --protocol says hlrc or sc), whose
+ * accesses faults find, and, if the program was compiled with mgcc or mg++, one line protocol beside it (dszoom, unless
+ * --protocol says shasta), whose accesses compiled checks find: memory of both may be used in one program. Under sc,
+ * under dszoom, and under shasta unless --model says otherwise, atomics of C11 and C++ are sequentially consistent
+ * across nodes, too. */
 typedef enum mg_protocol {
   MG_PROTOCOL_DEFAULT = 0, /**< what --protocol says */
   MG_PROTOCOL_MGS,
@@ -139,8 +140,8 @@ MG_API void* mg_alloc(size_t size, const mg_alloc_options* options);
 MG_API void mg_free(void* block);
 /** Whether the address lies in the shared region. Async-signal-safe. */
 MG_API int mg_is_shared(const void* address);
-/** Whether the address is in that part of the calling thread's stack that is in use: that of a local variable of its own or
- * of its callers, which no other node has. */
+/** Whether the address is in that part of the calling thread's stack that is in use: that of a local variable of its own
+ * or of its callers, which no other node has. */
 MG_API int mg_is_on_stack(const void* address);
 /** The node that is home of a shared address, or -1 if it is not allocated, or first-touch and not yet touched. */
 MG_API int mg_home_of(const void* address);

@@ -373,10 +373,10 @@ template <typename Callable>
 concept sendable = std::is_trivially_copyable_v<Callable> && std::is_trivially_destructible_v<Callable> &&
                    (std::is_invocable_v<Callable&> || std::is_invocable_v<Callable&, unsigned>);
 
-/// Throws if the callable holds the address of a local variable of the caller: a capture by reference, or a pointer or a
-/// span that was captured by value. Other nodes have another stack there. Such an address is a word of the callable: no
-/// number that programs use looks like one. Only in callables of up to 256 bytes: larger ones have arrays in them, perhaps
-/// with bytes that nobody has written.
+/// Throws if the callable holds the address of a local variable of the caller: a capture by reference, or a pointer or
+/// a span that was captured by value. Other nodes have another stack there. Such an address is a word of the callable:
+/// no number that programs use looks like one. Only in callables of up to 256 bytes: larger ones have arrays in them,
+/// perhaps with bytes that nobody has written.
 template <typename Callable>
 void refuse_locals(const Callable& callable, const char* what) {
   if constexpr (!std::is_empty_v<Callable> && alignof(Callable) >= alignof(void*) && sizeof(Callable) <= 256) {
@@ -408,8 +408,8 @@ Callable* send(const Callable& callable) {
 /// by value, is copied into a block of shared memory, from which the processor takes a copy of its own: so it must be
 /// trivially copyable and may capture pointers into shared memory, numbers and mutex_refs, but neither containers by
 /// value nor anything of the caller's stack by reference. If it accepts an unsigned it gets the processor's number.
-/// An exception that leaves it ends the program. Throws std::system_error: EINVAL, EBUSY, EPERM as mg_spawn; EINVAL also
-/// for a capture of a local variable by reference, unless the processor is on the caller's node.
+/// An exception that leaves it ends the program. Throws std::system_error: EINVAL, EBUSY, EPERM as mg_spawn; EINVAL
+/// also for a capture of a local variable by reference, unless the processor is on the caller's node.
 template <detail::sendable Callable>
 void spawn(unsigned processor, Callable callable) {
   if (processor / processors_per_node() != node()) detail::refuse_locals(callable, "mg::spawn");

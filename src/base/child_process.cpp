@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <string_view>
 
+#include "base/file_descriptor.h"
+
 namespace multigrain {
 namespace {
 
@@ -147,6 +149,22 @@ std::string read_to_end(int fd) {
     if (got <= 0) return text;
     text.append(buffer, static_cast<size_t>(got));
   }
+}
+
+Result<ChildOutput> run_and_read(ChildStart start) {
+  const std::string name = start.command.empty() ? "" : start.command.front();
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return fail_errno(errno, fmt::format("cannot read what '{}' prints", name));
+  const FileDescriptor from(ends[0]);
+  FileDescriptor to(ends[1]);
+  start.output = to.get();
+  const auto child = start_child(start);
+  to.close();
+  if (!child) return tl::unexpected(child.error());
+  ChildOutput output;
+  output.text = read_to_end(from.get());
+  output.status = wait_for_child(*child);
+  return output;
 }
 
 tl::unexpected<Error> exec_command(const std::vector<std::string>& command) {

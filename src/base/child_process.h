@@ -63,6 +63,18 @@ int wait_for_child(pid_t child);
 // Returns everything that can be read from the descriptor until its end.
 std::string read_to_end(int fd);
 
+// What a child wrote to its standard output, and its status as of waitpid().
+struct ChildOutput {
+  std::string text;
+  int status = 0;
+
+  // Returns whether the child has ended with exit status 0.
+  [[nodiscard]] bool succeeded() const { return status == 0; }
+};
+
+// Starts the program with a pipe as its standard output, and returns when it has ended. `start.output` is not used.
+Result<ChildOutput> run_and_read(ChildStart start);
+
 // Executes the command in place of this process. Returns only if that fails, and says what went wrong.
 tl::unexpected<Error> exec_command(const std::vector<std::string>& command);
 

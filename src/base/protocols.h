@@ -1,7 +1,7 @@
 // This is the table of the coherence protocols that a run can have, and their options. All that is known of a protocol
 // by its name comes from here: the values that users may give, the sentences that list them, and which protocol the
-// runtime makes (coherence/create.h). How a protocol works is in its folder, coherence/NAME. The table is in base, because
-// the launcher and the tools read it, too, which know nothing of coherence.
+// runtime makes (coherence/create.h). How a protocol works is in its folder, coherence/NAME. The table is in base,
+// because the launcher and the tools read it, too, which know nothing of coherence.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,8 @@ struct ProtocolTraits {
   Grain grain;
   // If true, some of it runs on a node because another node has sent a message. If false, locks do without that, too.
   bool has_handlers = true;
-  // If true, memory is at home where it is touched first unless the user wants it elsewhere. If false, it is interleaved.
+  // If true, memory is at home where it is touched first unless the user wants it elsewhere. If false, it is
+  // interleaved.
   bool prefers_first_touch = false;
   // If true, an allocation chooses how many lines move together.
   bool has_blocks = false;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <type_traits>
@@ -152,15 +153,14 @@ std::span<const Setting> settings() {
   return kSettings;
 }
 
-std::vector<std::string> choices_of(std::string_view variable) {
+const Setting& setting_of(std::string_view variable) {
   const auto* const setting = std::ranges::find(kSettings, variable, &Setting::variable);
-  std::vector<std::string> choices;
-  for (std::string_view rest = setting->choices; !rest.empty();) {
-    const size_t comma = std::min(rest.find(','), rest.size());
-    choices.emplace_back(rest.substr(0, comma));
-    rest.remove_prefix(std::min(comma + 1, rest.size()));
-  }
-  return choices;
+  MG_CHECK(setting != std::end(kSettings));
+  return *setting;
+}
+
+std::string Setting::type_name() const {
+  return choices == nullptr ? placeholder : fmt::format("{}:{{{}}}", placeholder, choices);
 }
 
 }  // namespace multigrain

@@ -1,12 +1,13 @@
 // This is the table of the settings of a run. Each is there once, with its variable of the environment, its option of
-// mgrun, its possible values, and the sentence that --help and the manual page have about it. docs/user/mgrun.md says more of
-// each in its own words; tests/manual finds out whether one is missing there.
+// mgrun, its possible values, and the sentence that --help and the manual page have about it. Other tools that hand an
+// option on to mgrun take it from here, too; mgstudy, which is written in Python, repeats some, and tests/manual
+// compares them. docs/user/mgrun.md says more of each in its own words; tests/manual finds out whether one is missing
+// there.
 #pragma once
 
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/config.h"
 #include "base/error.h"
@@ -33,12 +34,15 @@ struct Setting {
     const std::string_view all = option;
     return all.substr(all.find("--"));
   }
+  // Returns the placeholder, and the possible values if they are a few words, as CLI11 shows them in --help:
+  // "MODEL:{sc,tso,rc}". The setting must not be a flag.
+  [[nodiscard]] std::string type_name() const;
 };
 
 // Returns all settings, in the order of mgrun --help, in which mistakes are reported as well.
 std::span<const Setting> settings();
 
-// Returns the possible values of a setting that has `choices`.
-std::vector<std::string> choices_of(std::string_view variable);
+// Returns the setting with this variable, which must be in the table.
+const Setting& setting_of(std::string_view variable);
 
 }  // namespace multigrain

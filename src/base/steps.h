@@ -23,8 +23,8 @@
 #endif
 
 #ifndef MULTIGRAIN_CHOICE
-// Returns the value. Where it is true the thread decides by what it has learnt, and may be wrong: such a test tries both
-// true and false.
+// Returns the value. Where it is true the thread decides by what it has learnt, and may be wrong: such a test tries
+// both true and false.
 #define MULTIGRAIN_CHOICE(value) (value)
 #endif
 

@@ -55,8 +55,8 @@ class LineProtocol {
   // Handles the messages that have arrived, without waiting for any. Called where the program polls: at the ends of
   // loops, and when a check has failed.
   virtual void poll() {}
-  // Returns the address of a word that is 0 while poll() has nothing to do (Fabric::pending_messages). nullptr: poll() never has
-  // anything to do, or another thread handles the messages.
+  // Returns the address of a word that is 0 while poll() has nothing to do (Fabric::pending_messages). nullptr: poll()
+  // never has anything to do, or another thread handles the messages.
   [[nodiscard]] virtual const std::atomic<uint64_t>* pending_messages() const { return nullptr; }
 
   // Returns the node's rights epoch (checked_memory.h), by which checks use cached rights. nullptr: rights are never

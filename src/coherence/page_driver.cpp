@@ -49,12 +49,11 @@ PageId PageDriver::page_of(const Message& message) const {
   return page;
 }
 
-void PageDriver::settle_home(PageId page, PageRecord& record, const Message& message, bool may_find_home_unaware) {
-  if (home_of(page, record, false)) return;
-  if (!may_find_home_unaware || !services_.homes.is_first_touch(page))
-    panic("a message about a page that is not allocated, from node / page", message.from.value, page.value);
-  // The arbiter has told the sender that this node is the home, and its answer to this node has not arrived yet.
-  set_home(page, record, self_);
+void PageDriver::settle_home(PageId page, PageRecord& record, const Message& message, bool is_for_home) {
+  if (record.home_plus_one.load(std::memory_order_acquire) != 0) return;
+  const std::optional<NodeId> home = services_.homes.home_for_message(page, is_for_home, self_);
+  if (!home) panic("a message about a page that is not allocated, from node / page", message.from.value, page.value);
+  set_home(page, record, *home);
 }
 
 RemoteSlice PageDriver::slice_of(PageId first, uint32_t count) const {

@@ -58,9 +58,9 @@ class PageDriver : public Protocol {
 
   // Returns the page that the message names. Ends the run if that page is not in the region.
   [[nodiscard]] PageId page_of(const Message& message) const;
-  // Makes sure that the page's home is known. `may_find_home_unaware`: the message is one for the home, and may come
-  // before this node has learnt that it is the home of a first-touch page. Ends the run if the page is not allocated.
-  void settle_home(PageId page, PageRecord& record, const Message& message, bool may_find_home_unaware);
+  // Makes sure that the page's home is known. `is_for_home`: the message is one that nodes send to the page's home
+  // (HomeDirectory::home_for_message). Ends the run if the page is not allocated.
+  void settle_home(PageId page, PageRecord& record, const Message& message, bool is_for_home);
   // slice_of() describes this node's copies of consecutive pages as what a message carries. take_pages() fills this
   // node's frames with copies that a message carries; the message is about `carried` pages, of which that of word[0] is
   // the first.

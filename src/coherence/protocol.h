@@ -56,6 +56,16 @@ class HomeDirectory {
   // Returns the home of a first-touch page, if any node has claimed it. Like claim_home() it is a remote operation, or
   // waits for a message.
   virtual std::optional<NodeId> ask_home(PageId page) { return home_of(page); }
+
+  // Returns the home of a page that a message to node `self` is about; nullopt if no correct node sends such a message.
+  // With `is_for_home` the message is one that nodes send to the page's home. It may come before this node has learnt
+  // that it is the home of a first-touch page: the arbiter has told the sender, and its answer to this node is still on
+  // its way. Async-signal-safe.
+  std::optional<NodeId> home_for_message(PageId page, bool is_for_home, NodeId self) {
+    if (const std::optional<NodeId> home = home_of(page)) return home;
+    if (is_for_home && is_first_touch(page)) return self;
+    return std::nullopt;
+  }
 };
 
 // A protocol of this node works with these services. All of them outlive the protocol.

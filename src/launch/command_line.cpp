@@ -123,17 +123,14 @@ void add_options(CLI::App& app, CommandLine& line) {
   const auto add_flag = [&app](const char* name, bool& given, const char* help) {
     app.add_flag(name, given, help)->disable_flag_override();
   };
-  const auto add_option = [&app](const char* name, auto& given, const char* placeholder, const char* help) {
-    return app.add_option(name, given, help)->take_last()->type_name(placeholder);
+  const auto add_option = [&app](const char* name, auto& given, const std::string& type, const char* help) {
+    return app.add_option(name, given, help)->take_last()->type_name(type);
   };
   for (GivenSetting& one : line.settings) {
     if (one.setting->placeholder == nullptr)
       add_flag(one.setting->option, one.flag, one.setting->help);
     else
-      add_option(one.setting->option, one.value, one.setting->placeholder, one.setting->help)
-          ->type_name(one.setting->choices == nullptr
-                          ? one.setting->placeholder
-                          : fmt::format("{}:{{{}}}", one.setting->placeholder, one.setting->choices));
+      add_option(one.setting->option, one.value, one.setting->type_name(), one.setting->help);
   }
   add_option("--hosts", line.hosts.hosts, "A,B:2,C", "hosts to run on, reached by ssh; b:2 takes two nodes");
   add_option("--hostfile", line.hosts.file, "FILE", "the same from a file: a host a line, with slots=N");

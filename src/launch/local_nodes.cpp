@@ -33,8 +33,8 @@ LocalNodes::~LocalNodes() {
   if (job_fd_ >= 0) close(job_fd_);
 }
 
-// With its last descriptor the kernel gives back the memory of a node's frames, which takes 0.2 us for each page. The user
-// waits for that, so several cores do it at a time.
+// With its last descriptor the kernel gives back the memory of a node's frames, which takes 0.2 us for each page. The
+// user waits for that, so several cores do it at a time.
 void LocalNodes::close_frames() {
   const size_t threads = std::min<size_t>(frames_fds_.size(), std::max(1u, std::thread::hardware_concurrency()));
   std::atomic<size_t> next{0};

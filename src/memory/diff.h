@@ -46,8 +46,8 @@ size_t encode_diff(const std::byte* page, const std::byte* twin, size_t page_siz
 
 // Calls visit(offset, length) for each maximal run of bytes in which `page` differs from `twin`, in ascending order.
 // Returns whether there is any. `updates_twin`: the twin becomes what was compared, and the bytes of a run can be read
-// there. Without it they can be read in `page`. Other threads may write `page` meanwhile if the twin is updated: each byte
-// is read once, so what is written later differs from the twin the next time. Pre: as for encode_diff().
+// there. Without it they can be read in `page`. Other threads may write `page` meanwhile if the twin is updated: each
+// byte is read once, so what is written later differs from the twin the next time. Pre: as for encode_diff().
 template <typename Visit>
 bool for_each_change(const std::byte* page, std::byte* twin, size_t page_size, bool updates_twin, Visit&& visit);
 

@@ -51,8 +51,8 @@ struct alignas(64) ProcessorClock {
   std::atomic<uint32_t> thread;     //
   // A futex word: it grows when the slowest processor has come to `until`.
   std::atomic<uint32_t> ahead;
-  // The clock to which the slowest processor must come before this one, which is ahead, goes on; kNever if this one does
-  // not sleep.
+  // The clock to which the slowest processor must come before this one, which is ahead, goes on; kNever if this one
+  // does not sleep.
   std::atomic<uint64_t> until;
   // The event for which it waits, an address in its own process.
   std::atomic<const void*> event;

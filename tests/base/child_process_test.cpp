@@ -30,18 +30,13 @@ struct Pipe {
   int ends[2];
 };
 
-// What the program prints; its exit status goes to `status`.
-std::string output_of(ChildStart start, int* status = nullptr) {
-  Pipe pipe;
-  start.output = pipe.ends[1];
-  const auto child = start_child(start);
-  EXPECT_TRUE(child) << (child ? "" : child.error().message);
-  if (!child) return "";
-  pipe.close_write();
-  const std::string text = read_to_end(pipe.ends[0]);
-  const int ended = wait_for_child(*child);
-  if (status != nullptr) *status = ended;
-  return text;
+// Returns what the program prints. Its exit status goes to `status`.
+std::string output_of(const ChildStart& start, int* status = nullptr) {
+  const auto output = run_and_read(start);
+  EXPECT_TRUE(output) << (output ? "" : output.error().message);
+  if (!output) return "";
+  if (status != nullptr) *status = output->status;
+  return output->text;
 }
 
 ChildStart shell(const std::string& script) {
@@ -68,9 +63,25 @@ TEST(ChildProcess, ThatCannotBeExecutedIsNamedWithTheReason) {
   ASSERT_FALSE(forbidden);
   EXPECT_EQ(forbidden.error().step, ChildFailure::Step::kExec);
   EXPECT_EQ(forbidden.error().code, EACCES);
-  // And nothing is left to wait for.
+  // No child is left to wait for.
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
   EXPECT_EQ(errno, ECHILD);
+}
+
+TEST(ChildProcess, IsReadToItsEnd) {
+  const auto failed = run_and_read(shell("echo a; exec 1>&-; exit 3"));
+  ASSERT_TRUE(failed);
+  EXPECT_EQ(failed->text, "a\n");
+  EXPECT_FALSE(failed->succeeded());
+  const auto long_text = run_and_read(shell("seq 100000"));
+  ASSERT_TRUE(long_text);
+  EXPECT_EQ(long_text->text.size(), 588895u);
+  EXPECT_TRUE(long_text->succeeded());
+  ChildStart missing;
+  missing.command = {"/nonexistent/program"};
+  const auto none = run_and_read(missing);
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().message, "cannot run '/nonexistent/program': No such file or directory");
 }
 
 TEST(ChildProcess, WithoutWordsIsAnError) {

@@ -13,7 +13,7 @@ TEST(GuestEnvironment, ComesBackAsItWas) {
                                              "EMPTY=", "GLIBC_TUNABLES=x=1"};
   std::vector<std::string> handed;
   for (const std::string& variable : original) handed.push_back(name_for_host(variable));
-  // What mgrun adds for the host.
+  // mgrun adds this for the host.
   handed.emplace_back("MULTIGRAIN_NODE=0");
   std::vector<const char*> pointers;
   for (const std::string& variable : handed) {

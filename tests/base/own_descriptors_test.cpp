@@ -16,7 +16,8 @@ bool is_open(int fd) {
   return fcntl(fd, F_GETFD) >= 0;
 }
 
-// In a process of its own: what is divided stays so. The status is 0 if all was as it should be, else the number of the line.
+// Runs the body in a process of its own, because descriptors that are divided stay so. The status is 0 if all was as it
+// should be, else the number of the line.
 void in_a_process(const std::function<int()>& body) {
   const pid_t child = fork();
   if (child == 0) _exit(body());

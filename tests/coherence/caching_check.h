@@ -1,7 +1,7 @@
-// A compiled check that uses the rights cache (docs/internals/fine-grain.md, "The rights cache"), as worlds that explore a
-// driver imitate it. The check that ships cannot be explored: the compiler's pass emits a part of it, another is assembly
-// (src/instrument/runtime/trampolines.cpp), and all of it looks for the node's line table, rights cache and rights epoch at
-// addresses that a process has once, where such a world has several nodes.
+// A compiled check that uses the rights cache (docs/internals/fine-grain.md, "The rights cache"), as worlds that
+// explore a driver imitate it. The check that ships cannot be explored: the compiler's pass emits a part of it, another
+// is assembly (src/instrument/runtime/trampolines.cpp), and all of it looks for the node's line table, rights cache and
+// rights epoch at addresses that a process has once, where such a world has several nodes.
 #pragma once
 
 #include <atomic>
@@ -11,21 +11,21 @@
 
 namespace multigrain::exploring_driver {
 
-// What is wrong about the order of its accesses.
+// These are the mistakes that the order of its accesses may have.
 struct OrderOfCheck {
   bool epoch_then_publish = false;
   bool look_then_cache = false;
 };
 
-// What a look at the words of the lines of a page finds.
+// This is what a check finds when it reads the words of the lines of a page.
 enum class Looked : uint8_t {
   kMissing,  // the line that is about to be accessed lacks the right
   kHere,     // it has it, others do not
   kAll       // all lines of the page have it
 };
 
-// The check publishes its hazard, by `publish`, and reads the node's rights epoch, which becomes `seen`. `stop` comes before
-// each access of that and of what is cached.
+// The check publishes its hazard, by `publish`, and reads the node's rights epoch, which becomes `seen`. `stop` comes
+// before each access of that and of what is cached.
 template <typename Publish, typename Stop>
 void publish_and_read_epoch(const std::atomic<uint64_t>& epoch, uint64_t& seen, OrderOfCheck order, Publish&& publish,
                             Stop&& stop) {
@@ -35,8 +35,8 @@ void publish_and_read_epoch(const std::atomic<uint64_t>& epoch, uint64_t& seen, 
   if (order.epoch_then_publish) publish();
 }
 
-// Whether the line may be accessed. `page`: what is cached of its page. `stores`: it must be exclusive. `look(whole)` looks
-// at the word of the line, and at those of the whole page if the result is to be cached.
+// Returns whether the line may be accessed. `page` is what is cached of its page. If `stores` is true, the line must be
+// exclusive. `look(whole)` reads the word of the line, and those of the whole page if the result is to be cached.
 template <typename Stop, typename Look>
 bool check_and_cache(std::atomic<uint64_t>& epoch, uint64_t& seen, uint64_t& page, bool stores, OrderOfCheck order,
                      Stop&& stop, Look&& look) {

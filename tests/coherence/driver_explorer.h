@@ -1,8 +1,10 @@
 // Every order of every step of a driver itself, on a small machine (a World: dszoom_driver_world.h, sc_driver_world.h,
-// shasta_driver_world.h). Depth first: when all that follows from a choice has been seen, what the choice has changed is put
-// back, and the next one is taken. A machine that is too large for that is sampled: executions by choices at random.
+// shasta_driver_world.h). Depth first: when all that follows from a choice has been seen, what the choice has changed
+// is put back, and the next one is taken. A machine that is too large for that is sampled: executions by choices at
+// random.
 //
-// A World has the types Scenario (with a name), Choice, Undo and Outcome, is made from a Scenario, one at a time, and has
+// A World has the types Scenario (with a name), Choice, Undo and Outcome, is made from a Scenario, one at a time, and
+// has
 //   start()               back to the beginning; only if is_over(), or at first
 //   enabled(choices)      what can happen next
 //   take(choice)          makes it happen
@@ -31,7 +33,7 @@
 namespace multigrain::exploring_driver {
 
 inline constexpr size_t kMaxStates = 20'000'000;
-// How the report of an exploration begins that was cut.
+// The report of an exploration that was cut begins like this.
 inline constexpr const char* kTooManyStates = "too many states";
 inline constexpr size_t kMaxSteps = 10'000;  // of one execution
 
@@ -71,8 +73,8 @@ class Explorer {
     return std::move(result_);
   }
 
-  // That many executions, the same for the same seed. What can be done goes on at very different speeds, which change now
-  // and then: so one thread or message may stay where it is while others do much.
+  // Runs that many executions, the same for the same seed. Threads and messages go on at very different speeds, which
+  // change now and then, so one of them may stay where it is while the others do much.
   Result sample(size_t executions, uint64_t seed) {
     auto world = std::make_unique<World>(scenario_);
     std::mt19937_64 random(seed);
@@ -220,10 +222,10 @@ class Explorer {
   std::vector<uint8_t> bytes_;
 };
 
-// Explores machines with a deliberate fault in them until one refutes it, and prints which, and as what the fault was found.
-// Returns the steps that led there; empty: none of them does. Most faults show early, on one of the machines or another, while
-// all orders of a large machine take long: so every machine has a few thousand states first, and more only if none refutes it.
-// `allowed(scenario)`: the outcomes that are right.
+// Explores machines with a deliberate fault in them until one refutes it, and prints which, and as what the fault was
+// found. Returns the steps that led there; empty: none of them does. Most faults show early, on one of the machines or
+// another, while all orders of a large machine take long: so every machine has a few thousand states first, and more
+// only if none refutes it. `allowed(scenario)`: the outcomes that are right.
 template <typename World, typename Allowed>
 std::string refute_and_print(const char* fault, const std::vector<typename World::Scenario>& scenarios,
                              Allowed&& allowed) {

@@ -1,7 +1,7 @@
-// What the tests of drivers stand on: several nodes in one process, with real faults.
+// The tests of drivers stand on this: several nodes in one process, with real faults.
 //
 // Each node has its own region, at its own addresses, its own access rights and its own shm fabric. A fault goes to the
-// driver of the node whose view was touched. What a node has beside that, and how its driver is made, is the test's.
+// driver of the node whose view was touched. The test adds what else its nodes have, and makes their drivers.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -36,7 +36,8 @@ class RunsOfHomes : public HomeDirectory {
   const unsigned nodes_, run_;
 };
 
-// Memory operations of another fabric, counted; and no messages: nobody on another node takes part.
+// Counts the memory operations of another fabric. It sends no messages, because the protocols that use it have no
+// handlers.
 class OneSided final : public ForwardingFabric {
  public:
   explicit OneSided(Fabric& inner) : ForwardingFabric(inner) {}
@@ -90,8 +91,8 @@ class OneSided final : public ForwardingFabric {
   std::atomic<uint64_t> remote_{0};
 };
 
-// What every node has. A test's nodes derive from it, and have a member `driver`, declared last, that points to what
-// takes the faults.
+// Every node has this. A test's nodes derive from it, and have a member `driver`, declared last, that points to the
+// object whose on_fault() takes the faults.
 struct NodeMemory {
   std::optional<Region> region;
   std::unique_ptr<AccessRights> rights;
@@ -102,7 +103,8 @@ struct NodeMemory {
 template <typename Node>
 class DriverNodes {
  public:
-  // The nodes with their memory, and without shells, which must be there before anybody touches a view.
+  // Makes the nodes with their memory, and without drivers. The drivers must be there before a processor touches a
+  // view.
   DriverNodes(unsigned nodes, AccessMechanism access, size_t page_size, uint64_t region_size) : page_size_(page_size) {
     auto job_fd = create_job_memory(
         {.nodes = nodes, .processors_per_node = 1, .page_size = page_size, .region_size = region_size});

@@ -1,5 +1,6 @@
-// What the steps of a driver's source (base/steps.h) are in a test that explores the driver: before the thread that
-// runs does the next thing that others see, all others may take steps. The world of each such test defines the functions.
+// These are the steps of a driver's source (base/steps.h) in a test that explores the driver: before the thread that
+// runs does the next thing that other threads see, all other threads may take steps. The world of each such test
+// defines the functions.
 #pragma once
 
 #include <algorithm>
@@ -10,18 +11,18 @@
 
 namespace multigrain::exploring_driver {
 
-// Before `bytes` at the address are accessed.
+// The thread is about to access `bytes` at the address.
 void step(const void* address, size_t bytes);
-// Before the lock is looked at; whoever finds it held stands here again.
+// The thread is about to look at the lock. If it finds the lock held, it comes here again.
 void step_of_lock(const void* lock);
-// Goes on when the word is not `seen` any more.
+// Returns when the word is not `seen` any more.
 void step_of_change(const uint64_t* address, uint64_t seen);
-// What the clock says, of a time that belongs to the object at `address`: the test decides.
+// Returns whether a time has come that belongs to the object at `address`. The test decides, in place of the clock.
 bool time_has_come(const void* address);
-// The explorer tries both answers.
+// Returns true or false; the explorer tries both.
 bool chooses();
 
-// A word or less; of bytes, which stand for a frame, the word that begins there.
+// This is a step of a word or less. A pointer to bytes stands for a frame; the step is of the word that begins there.
 template <typename T>
 void step(const T* address) {
   step(address, std::is_same_v<T, std::byte> ? sizeof(uint64_t) : std::min(sizeof(T), sizeof(uint64_t)));
@@ -34,7 +35,7 @@ void wait_for(Lock& lock) {
   lock.unlock();
 }
 
-// As long as it lives, the thread that runs keeps its state in these objects.
+// As long as such an object lives, the thread that runs keeps its state in these objects.
 class Locals {
  public:
   template <typename... Each>
@@ -46,7 +47,8 @@ class Locals {
   Locals& operator=(const Locals&) = delete;
 
  private:
-  // Of the world, as the functions above; only one whose driver has such a place needs it. {}: no more.
+  // The world defines this, as it does the functions above, if its driver has such a place. {} says that the thread has
+  // no such objects any more.
   static void keep(std::initializer_list<void*> locals);
 };
 

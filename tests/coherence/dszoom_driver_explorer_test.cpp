@@ -1,5 +1,5 @@
-// DSZOOM's driver (coherence/dszoom/*.cpp) on three nodes and two lines, in every order of its remote operations and of the
-// accesses of memory that nodes share: dszoom_driver_world.h says what a step is.
+// DSZOOM's driver (coherence/dszoom/*.cpp) on three nodes and two lines, in every order of its remote operations and of
+// the accesses of memory that nodes share: dszoom_driver_world.h says what a step is.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -1,6 +1,6 @@
-// Deliberate faults: of the fabric that DSZOOM's driver runs on, which reorders its operations or leaves some out, of
-// compiled checks, and of the driver. Those of the driver are in the sources of it that the test of the mutants is built from:
-// dszoom_driver_mutants.cmake makes them.
+// These are deliberate faults of the fabric that DSZOOM's driver runs on, which reorders its operations or leaves some
+// out, of compiled checks, and of the driver. The faults of the driver are in the sources that the test of the mutants
+// is built from; dszoom_driver_mutants.cmake makes them from the driver's.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace multigrain::dszoom::explored {
 
 enum class Mutant : uint8_t {
   kNone,
-  // Of the fabric.
+  // These are faults of the fabric.
   kSeesNoHazards,       // all hazards look cleared
   kGetsOvertake,        // a get started behind an operation takes effect before it
   kNoFlags,             // the flag value is not put into the frames of those who lose a line
@@ -19,12 +19,12 @@ enum class Mutant : uint8_t {
   kNoUnlock,            // the entry stays locked
   kLocksWithoutEffect,  // the entry is read, and not locked
   kNothingTaken,        // the word of a holder that is not the home stays as it is
-  // Of compiled checks.
+  // These are faults of compiled checks.
   kStoreWithoutHazard,  // they look at the word, and store
   kLookThenPublish,     // they look at the word, and then publish the hazard
   kHazardStaysOpen,     // they do not clear the hazard
   kLooksAtOneLine,      // a batch publishes its hazards, and looks at one line only
-  // Of the driver.
+  // These are faults of the driver.
   kIgnoresLoadHazards,  // it looks at hazards of stores only, also when it invalidates
   kLooksThenTakes,      // it looks at hazards, and then takes the right
   kReadsThenLooks,      // it reads the line, and then looks at hazards
@@ -35,7 +35,7 @@ enum class Mutant : uint8_t {
   kIgnoresLock,         // a locked entry is taken for an unlocked one without holders but the home
   kForgetsReader,       // a reader does not enter itself
   kWaitsWithHazard,     // a processor that waits for a lock has a hazard published
-  // Of machines whose checks cache: of the fabric,
+  // The faults from here on show only on machines whose checks cache rights. The first are faults of the fabric.
   kSeesNoEpoch,   // rights epochs look as if nothing were cached
   kOneEvenValue,  // of rights epochs that say so, one looks like the other
   // of checks,
@@ -51,7 +51,7 @@ enum class Mutant : uint8_t {
   kCount
 };
 [[nodiscard]] const char* name(Mutant mutant);
-// Whether it shows on machines whose checks cache.
+// Returns whether the fault shows only on machines whose checks cache rights.
 constexpr bool needs_cache(Mutant mutant) {
   return mutant >= Mutant::kSeesNoEpoch;
 }

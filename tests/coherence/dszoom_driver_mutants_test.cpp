@@ -1,5 +1,5 @@
-// That the exploration of DSZOOM's driver can fail: each deliberate fault (dszoom_driver_mutants.h) shows on one of the machines,
-// as a wrong value, an update that is lost, or a broken invariant.
+// These tests show that the exploration of DSZOOM's driver can fail: each deliberate fault (dszoom_driver_mutants.h)
+// shows on one of the machines, as a wrong value, an update that is lost, or a broken invariant.
 #include <gtest/gtest.h>
 
 #include "dszoom_scenarios.h"

@@ -35,8 +35,8 @@ TEST(DszoomDriver, ALineGoesWhereItIsWanted) {
                                  [](CheckedProcessor& p, uint64_t offset, uint64_t value) { p.store(offset, value); });
 }
 
-// What the home has to itself costs it nothing, and a miss that the home serves takes three operations, of one round
-// trip, and the release.
+// The home accesses a line that no other node has used without an operation. A miss that the home serves takes three
+// operations, of one round trip, and the release.
 TEST(DszoomDriver, AMissTakesAFewOperationsOfOneNode) {
   Dszoom machine(2);
   CheckedProcessor home(machine, 0);
@@ -52,7 +52,7 @@ TEST(DszoomDriver, AMissTakesAFewOperationsOfOneNode) {
   }).join();
 }
 
-// What a compare-and-swap loop loads, and then stores, costs one miss and not two, if it says so before.
+// A compare-and-swap loop that announces its store before it loads the line costs one miss, not two.
 TEST(DszoomDriver, ALineThatWillBeStoredToComesWithTheRight) {
   Dszoom machine(2);
   CheckedProcessor home(machine, 0);
@@ -141,7 +141,7 @@ TEST(DszoomDriver, CachedRightsAreInvalidatedWhenALineIsRevoked) {
       EXPECT_GT(with_epoch, usual);
       EXPECT_EQ(cost_of_add(3), usual) << "they are known now";
       EXPECT_EQ(epoch.load(), first);
-      // Others have replaced them.
+      // Other nodes have replaced them.
       epoch.store(fresh_rights_epoch(NodeId(0)));
       const uint64_t others = epoch.load();
       cost_of_add(4);

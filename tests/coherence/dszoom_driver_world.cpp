@@ -11,7 +11,7 @@ void step(const void* address, size_t) {
   if (g_world != nullptr) g_world->before_access(address);
 }
 
-// Who found it held stands where it stood: nothing is to be cached.
+// A processor that has found the lock held goes on where it stood before, and the step adds nothing to its records.
 void step_of_lock(const void* lock) {
   g_world->before_lock(lock);
 }
@@ -139,7 +139,8 @@ void World::take(Choice choice) {
   impl_->nodes[fibre.node].fabric->perform(record);
   if (!record.done) return;
   if (fibre.at == Place::At::kWait && fibre.waits_for == record.id) {
-    // What it goes on to is an access, or the wait for another operation: nothing that others see.
+    // The processor goes on to an access, or to the wait for another operation. The other processors see nothing of
+    // that.
     impl_->run(f);
   } else if (record.is_unlock() || record.nobody_waits || fibre.at == Place::At::kEnd) {
     fibre.records.erase(fibre.records.begin() + (&record - fibre.records.data()));

@@ -1,22 +1,24 @@
-// A small machine whose nodes run DSZOOM's driver itself (coherence/dszoom/driver.cpp) over the sim fabric, one step at a
-// time.
+// A small machine whose nodes run DSZOOM's driver itself (coherence/dszoom/driver.cpp) over the sim fabric, one step at
+// a time.
 //
-// Every processor is a fibre of one thread: it runs until the next access of memory that others access as well, or
-// until it waits for a remote operation. A step is either such an access, by which a processor goes on to its next
-// one, or a remote operation that has been started, which takes effect; put, get and atomic alike take effect at any
-// time between their start and the end of the wait for them, in any order but the one that Fabric::start_get_after()
-// promises. An operation that moves a line moves its words one after the other. A scan reads one hazard after the other, and
-// the node's rights epoch before them or behind. The unlock of an entry, for which nobody waits, takes effect at some
-// time, too. Compiled checks are imitated as docs/internals/fine-grain.md has them, with the same stops.
+// Every processor is a fibre of one thread: it runs until its next access of memory that other processors access as
+// well, or until it waits for a remote operation. A step is either such an access, by which a processor goes on to its
+// next one, or a remote operation that has been started, which takes effect. A put, a get or an atomic operation takes
+// effect at any time between its start and the end of the wait for it. The operations of a processor take effect in any
+// order but the one that Fabric::start_get_after() promises. An operation that moves a line moves its words one after
+// the other. A scan reads one hazard after the other, and the node's rights epoch before them or behind. The unlock of
+// an entry, for which no processor waits, takes effect at some time, too. Compiled checks are imitated as
+// docs/internals/fine-grain.md has them, with the same stops.
 //
-// Which step comes next is the caller's choice; from the same state the same choices lead to the same state, and a choice can
-// be undone. Two states are the same if all memory that nodes share is, and each processor is at the same place with the
-// same locals: those of a miss (its Miss, HazardScan and buffer, of which the driver tells), of the step of a miss that is
-// under way what its operations have brought, and of what lies between a miss and the begin of the access what was
-// read there. Of a hazard it counts only whether it covers the line of the miss, and of rights epochs which of them are equal.
+// The caller chooses which step comes next. From the same state the same choices lead to the same state, and a choice
+// can be undone. Two states are the same if all memory that nodes share is the same, and each processor is at the same
+// place with the same locals. The locals of a miss are its Miss, HazardScan and buffer, of which the driver tells;
+// those of the step of a miss that is under way are what its operations have brought; and those between a miss and the
+// begin of the access are what the processor has read there. Of a hazard it counts only whether it covers the line of
+// the miss, and of rights epochs which of them are equal.
 //
-// More than sequential consistency is checked: a load that returns returns what was stored last, in the order in which
-// stores take effect in frames (golden memory).
+// More than sequential consistency is checked: a load that returns must return what was stored last, in the order in
+// which stores take effect in frames (golden memory).
 #pragma once
 
 #include <fmt/format.h>
@@ -56,7 +58,7 @@ struct Op {
 };
 using Program = std::vector<Op>;
 
-// What checks cache of lines that they have looked at (docs/internals/fine-grain.md, "The rights cache").
+// Checks cache so much of lines that they have looked at (docs/internals/fine-grain.md, "The rights cache").
 enum class Caches : uint8_t {
   kNothing,
   kEachLine,  // each line is a page
@@ -76,10 +78,10 @@ inline void PrintTo(const Scenario& scenario, std::ostream* out) {
   *out << scenario.name;
 }
 
-// What a run of a scenario that compares shows: the values that loads and atomics returned, by processor, and what memory
-// holds at the end. Else nothing.
+// This is the result of one run of a scenario that compares: the values that loads and atomics returned, by processor,
+// and the contents of memory at the end. It is empty for other scenarios.
 using Outcome = std::vector<uint64_t>;
-// All that a sequentially consistent memory can show.
+// Returns all results that a sequentially consistent memory allows.
 [[nodiscard]] std::set<Outcome> sequential_outcomes(const Scenario& scenario);
 
 class World {
@@ -93,7 +95,8 @@ class World {
   World& operator=(const World&) = delete;
   ~World();
 
-  // Back to the begin: every processor stands before its first access. Only if is_over(), or at first.
+  // Returns to the begin, where every processor stands before its first access. May be called only if is_over(), or at
+  // first.
   void start();
 
   using Choice = uint16_t;
@@ -107,12 +110,12 @@ class World {
   };
   void take(Choice choice, Undo& undo);
   void undo(const Undo& undo);
-  // What takes place next if the choice is taken, for people.
+  // Returns a sentence that says what takes place next if the choice is taken.
   [[nodiscard]] std::string in_words(Choice choice) const;
 
   [[nodiscard]] bool is_over() const;
   [[nodiscard]] Outcome outcome() const;
-  // What is wrong now; nothing: "". At the end of all programs, and in any state.
+  // Both return what is wrong, or "" if nothing is. check_end() is for the end of all programs, check() for any state.
   [[nodiscard]] std::string check_end() const;
   [[nodiscard]] std::string check() const;
   void serialise(std::vector<uint8_t>& out) const;

@@ -75,7 +75,7 @@ bool HeldFabric::scan(Record& record) {
         reader->miss == nullptr || covers(word, g_world->number_of(reader->line), reader->miss->stores());
     record.result = mix(record.result, counts ? word : 0);
   }
-  // Where nothing is cached the rights epoch never changes.
+  // On machines without caches the rights epoch never changes.
   if (record.moved == hazards && !g_world->caches() && hazards != 0) return true;
   return record.moved == units;
 }

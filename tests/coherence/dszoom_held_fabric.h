@@ -1,5 +1,5 @@
-// The fabric of a node whose driver is DSZOOM's, where it is explored (dszoom_driver_world.h): operations are held back, and
-// take effect when the explorer says so.
+// The fabric of a node whose driver is DSZOOM's, where it is explored (dszoom_driver_world.h): operations are held
+// back, and take effect when the explorer says so.
 #pragma once
 
 #include <algorithm>
@@ -19,8 +19,8 @@ namespace multigrain::dszoom::explored {
 
 enum class Kind : uint8_t { kStep, kPut, kGet, kSwap };
 
-// What a processor has done and does not know from its locals: accesses of its node's memory, and the remote operations of
-// the step of a miss that is under way.
+// This is something that a processor has done and that its locals do not show: an access of its node's memory, or a
+// remote operation of the step of a miss that is under way.
 struct Record {
   Kind kind = Kind::kStep;
   bool done = false;
@@ -29,7 +29,7 @@ struct Record {
   uint8_t moved = 0;         // words of a line, or of a scan
   uint64_t what = 0;         // which access, or which operation
   uint64_t result = 0;       // what came of it so far
-  // Of operations.
+  // The members from here on are for operations.
   uint64_t id = 0;
   uint64_t after = 0;  // which operation must have taken effect
   NodeId at;
@@ -157,12 +157,13 @@ class HeldFabric final : public ForwardingFabric {
       inner().get(record.at, record.segment, record.offset, std::as_writable_bytes(std::span(record.old, 1)));
     else
       *record.old = inner().fetch_and_set(record.at, record.segment, record.offset, record.value);
-    // Nobody looks at what else was there.
+    // The caller looks at no other part of the old word.
     if (is_lock) record.result = *record.old;
   }
   // Reads the next word of a scan. Returns whether it was the last.
   bool scan(Record& record);
-  // Of a line each word by itself; programs use the first ones, and what is behind them goes with the last.
+  // Of a line each word moves by itself. Programs use the first words, and the words behind these move with the last
+  // one.
   static std::pair<size_t, size_t> part(Record& record, size_t bytes) {
     if (record.segment != SegmentId::kFrames) return {0, bytes};
     const size_t begin = record.moved * sizeof(uint64_t);

@@ -1,5 +1,5 @@
-// What the programs of a machine do (dszoom_driver_world.h): accesses, and the compiled checks before them as they are
-// imitated.
+// This is what the programs of a machine do (dszoom_driver_world.h): accesses, and an imitation of the compiled checks
+// before them.
 #include "coherence/hazard.h"
 #include "dszoom_world.h"
 

@@ -111,7 +111,8 @@ void add_litmus(Machines& machines) {
   machines.compare("load buffering", {1, 0}, {{load(0, 0), store(1, 0, 1)}, {load(1, 0), store(0, 0, 1)}});
   machines.compare("coherence of one word", {2, 2}, {{store(0, 0, 1), store(0, 0, 2)}, {load(0, 0), load(0, 0)}});
   machines.compare("two writers and a reader", {0, 0}, {{store(0, 0, 1)}, {store(0, 0, 2)}, {load(0, 0), load(0, 0)}});
-  // Independent reads with three processors: who reads in one order writes what is read second.
+  // These are independent reads with three processors: the processor that reads in one order also writes the line that
+  // it reads second.
   machines.compare("independent reads in small", {1, 0},
                    {{store(0, 0, 1)}, {load(0, 0), load(1, 0)}, {store(1, 0, 1), load(0, 0)}});
   machines.compare("write to read", {2, 0}, {{store(0, 0, 1)}, {load(0, 0), store(1, 0, 1)}, {load(1, 0), load(0, 0)}});
@@ -196,7 +197,7 @@ std::vector<Scenario> long_scenarios() {
 
 namespace {
 
-// With two requesters at a time, for the mutants that nothing less refutes.
+// These have two requesters at a time, for the mutants that no smaller machine refutes.
 const char* machine_of_two_requesters(Mutant mutant) {
   switch (mutant) {
     case Mutant::kOneEvenValue:

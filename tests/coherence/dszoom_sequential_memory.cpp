@@ -1,4 +1,4 @@
-// What programs can show on a sequentially consistent memory: every order of their operations.
+// This computes what programs can show on a sequentially consistent memory, by trying every order of their operations.
 #include "dszoom_driver_world.h"
 
 namespace multigrain::dszoom::explored {

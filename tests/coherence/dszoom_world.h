@@ -1,4 +1,4 @@
-// What the world of dszoom_driver_world.h consists of.
+// The world of dszoom_driver_world.h consists of these files:
 //
 //   dszoom_driver_world.cpp       making it, choices and undoing them
 //   dszoom_imitated_checks.cpp    what programs do: accesses, and compiled checks as they are imitated
@@ -58,7 +58,7 @@ class Homes final : public HomeDirectory {
   std::optional<NodeId> claim_home(PageId page) override { return home_of(page); }
 };
 
-// Nobody uses the view.
+// The machine's processors access frames, not the view, so the view needs no rights.
 class NoRights final : public exploring_driver::PageRights {
   void set(PageId, uint64_t, exploring_driver::Right) override {}
 };
@@ -72,7 +72,7 @@ struct Node {
   std::unique_ptr<Driver> driver;
 };
 
-// Where a processor is, and what it has found.
+// This says where a processor is, and what it has found.
 struct Place {
   enum class At : uint8_t { kStep, kWait, kEnd };
   At at = At::kEnd;
@@ -86,7 +86,7 @@ struct Place {
   uint64_t golden = 0;                  // what was stored last where it stopped last in a frame
   std::vector<uint64_t> results;
   std::vector<Record> records;
-  // Of a miss, on its stack.
+  // These are the locals of a miss, on the processor's stack.
   const Miss* miss = nullptr;
   const HazardScan* scan = nullptr;
   std::byte* buffer = nullptr;
@@ -99,7 +99,7 @@ struct Place {
   [[nodiscard]] bool is_done(uint64_t id) const {
     return std::ranges::none_of(records, [&](const Record& r) { return r.id == id && id != 0 && !r.done; });
   }
-  // What it has learnt from what is done is in its locals.
+  // Forgets the records of what is done, because the processor's locals have now what it has learnt from that.
   void forget() {
     std::erase_if(records, [](const Record& record) { return record.done; });
   }
@@ -112,7 +112,7 @@ struct Processor : exploring_driver::Fibre, Place {
   ProcessorProfile profile;
 };
 
-// Of memory that nodes share, what programs and the driver change.
+// This is the part of the memory that nodes share which programs and the driver change.
 struct Memory {
   struct OfNode {
     std::array<std::array<uint64_t, kWordsOfLine>, kLines> frames{};
@@ -150,7 +150,7 @@ struct World::Impl {
   int running = -1;  // which fibre
   uint64_t next_id = 1;
   unsigned hazards_used = 1;
-  // What nodes cache of pages: rights epochs.
+  // These are the rights epochs in which nodes have cached pages.
   std::array<std::array<uint64_t, kLines>, kMaxNodes> pages{};
   std::array<std::array<uint64_t, kWords>, kLines> golden{};
   std::vector<SpinLock*> locks;  // of lines, that were taken
@@ -227,7 +227,8 @@ struct World::Impl {
     running = -1;
   }
   void stop() { self().stop(); }
-  // Where in frames the address is: the line and the word. Nothing: it is elsewhere, or in a word that nobody uses.
+  // Returns the line and the word in frames that the address belongs to; nothing if it is elsewhere, or in a word that
+  // no program uses.
   [[nodiscard]] std::optional<std::pair<unsigned, unsigned>> word_at(unsigned node, const void* address) const {
     for (unsigned l = 0; l < kLines; ++l)
       for (unsigned w = 0; w < kWords; ++w)
@@ -263,7 +264,7 @@ struct World::Impl {
     auto* const lock = static_cast<SpinLock*>(const_cast<void*>(address));
     if (std::ranges::find(locks, lock) == locks.end()) locks.push_back(lock);
     has_no_hazard("a lock");
-    // What it found before it has forgotten.
+    // The records of what the processor found before this lock are not needed any more.
     self().forget();
     self().behind_lock = false;
     stop_before(address);
@@ -313,7 +314,7 @@ struct World::Impl {
   // Hazards are published by `publish`; of a check that caches, the rights epoch is read, too.
   template <typename Publish>
   void begin_check(unsigned node, Publish&& publish);
-  // Whether the line may be accessed under the hazards that are published.
+  // Returns whether the line may be accessed under the hazards that are published.
   [[nodiscard]] bool passes(unsigned node, unsigned line, bool stores);
   void check_over();
   // A check of a store. Returns whether a hazard is published: in any case, but with a fault.
@@ -321,9 +322,9 @@ struct World::Impl {
   void load(unsigned node, unsigned line, unsigned word);
   // An access by itself.
   void access(unsigned node, unsigned line, const Op& op);
-  // As try_begin_batch() has it.
+  // Does what try_begin_batch() does in compiled checks.
   bool try_begin_both(unsigned node, bool stores, unsigned attempt);
-  // As begin_batch() has it, with two attempts.
+  // Does what begin_batch() does, with two attempts.
   bool begin_both(unsigned node, bool stores);
   void batch(unsigned node, const Op& op);
   // A piece of a loop under a loop hazard.

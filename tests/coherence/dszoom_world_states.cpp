@@ -1,4 +1,5 @@
-// What must hold in a state of the world of dszoom_driver_world.h, which states are the same, and what is said of them.
+// This says what must hold in a state of the world of dszoom_driver_world.h, which states are the same, and how states
+// are described.
 #include "dszoom_world.h"
 
 namespace multigrain::dszoom::explored {
@@ -73,7 +74,7 @@ std::string World::check() const {
         if (impl_->frame(n, l)[w] != (has ? impl_->golden[l][w] : MG_FINE_FLAG64))
           return fmt::format("F2: word {} of line {} in the frame of node {}, which {} it, is {:#x}", w, l, n,
                              has ? "has" : "does not have", impl_->frame(n, l)[w]);
-      // Of mutants the use of what is wrong is to be seen.
+      // A mutant's wrong entry counts only when it is used.
       const uint64_t epoch = impl_->nodes[n].hazards->rights_epoch().load();
       if ((epoch & MG_FINE_EPOCH_CACHED) == 0 || !is(Mutant::kNone)) continue;
       const uint64_t page = impl_->page_of(n, l);
@@ -85,7 +86,7 @@ std::string World::check() const {
   return {};
 }
 
-// Where nobody is at work entries are not locked, so that all of check() is about them, and nothing is published.
+// When no processor is at work, no entry is locked, so that check() looks at all of them, and no hazard is published.
 std::string World::check_end() const {
   for (unsigned l = 0; l < kLines; ++l)
     if ((impl_->table_word(impl_->scenario.homes[l], l).load() & kLocked) != 0)
@@ -98,7 +99,8 @@ std::string World::check_end() const {
 
 namespace {
 
-// Of the values of one node's rights epoch it only matters which are equal. Those that nobody will meet again are one.
+// Of the values of one node's rights epoch it only matters which are equal. All values that no check will compare again
+// count as one.
 class EpochsOfNode {
  public:
   EpochsOfNode(const World::Impl& world, unsigned node) {

@@ -1,4 +1,5 @@
-// What tests do with the reports of explorations (explorer.h). The counts go to standard output.
+// These functions turn the reports of explorations (explorer.h) into expectations of tests. The counts go to standard
+// output.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,7 +27,7 @@ inline void expect_to_hold(const std::string& name, const Report& report) {
   ASSERT_EQ(report.failure, "") << name << "\n" << report.trace;
 }
 
-// What the mutant does wrong shows in one of the scenarios at least, and not by more states than there may be.
+// Expects that at least one of the scenarios refutes the mutant, with no more than `max_states` states.
 template <typename Machine, typename Mutant>
 void expect_to_be_refuted(const std::vector<typename Machine::Scenario>& scenarios, Mutant mutant, size_t max_states) {
   for (typename Machine::Scenario scenario : scenarios) {

@@ -1,11 +1,12 @@
 // explore PROTOCOL [--list | --long | SCENARIO | --mutant MUTANT | --random FIRST_SEED COUNT]
 //
-// Explores every order of every step of small machines running a protocol, the network locks or a guest's futexes, prints how
-// many states each has, and, if a check fails, the events that led there. Ends with status 1 at the first failure.
+// Explores every order of every step of small machines running a protocol, the network locks or a guest's futexes,
+// prints how many states each has, and, if a check fails, the events that led there. Ends with status 1 at the first
+// failure.
 //
-// A protocol whose driver itself is explored has a program of its own, explore_PROTOCOL, in the same folder, which this one
-// becomes: its world says where its driver stops, and a program has room for one. A protocol is added by a function that
-// returns its Explorable, and `explorables`, in a source of its own (explore_shasta.cpp).
+// A protocol whose driver itself is explored has a program of its own, explore_PROTOCOL, in the same folder, which this
+// one becomes: its world says where its driver stops, and a program has room for one. A protocol is added by a function
+// that returns its Explorable, and `explorables`, in a source of its own (explore_shasta.cpp).
 #include "explore.h"
 
 #include <unistd.h>

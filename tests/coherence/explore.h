@@ -1,4 +1,4 @@
-// What a protocol offers the command `explore` (explore.cpp): its machines, and the mutants that they refute.
+// A protocol offers this to the command `explore` (explore.cpp): its machines, and the mutants that they refute.
 #pragma once
 
 #include <cstdio>
@@ -35,7 +35,7 @@ struct Explorable {
 // The protocols that the program `explore` is built with.
 [[nodiscard]] std::vector<Explorable> explorables();
 
-// Of any protocol that has a Machine as explorer.h wants it.
+// This is for every protocol that has a Machine as explorer.h describes it.
 template <typename Machine>
 std::string explore_and_print(const typename Machine::Scenario& scenario, size_t max_states) {
   const Report report = explore<Machine>(scenario, max_states);

@@ -1,8 +1,8 @@
-// Every order of every event of a small machine that is a plain value: what drivers are explored with whose machine can be
-// copied (mgs_driver_world.h, hlrc_driver_world.h); driver_explorer.h has the others.
+// This explores every order of every event of a small machine that is a plain value. It is for drivers whose machine
+// can be copied (mgs_driver_world.h, hlrc_driver_world.h); driver_explorer.h explores the others.
 //
-// A state is known by a 128-bit hash: with the millions of states that are explored here, the chance that two are taken for
-// one is below 1e-24.
+// A state is known by a 128-bit hash: with the millions of states that are explored here, the chance that two are taken
+// for one is below 1e-24.
 //
 // A Machine has the types Scenario (with a name) and Event, is made from a Scenario, can be copied, and has
 //   enabled(events)         what can happen next
@@ -136,7 +136,7 @@ std::string tell(const typename Machine::Scenario& scenario, const std::vector<t
   return out + machine.describe();
 }
 
-// What the process is exploring, for the handler of SIGABRT.
+// The handler of SIGABRT finds here what the process is exploring.
 template <typename Machine>
 struct Current {
   const typename Machine::Scenario* scenario = nullptr;
@@ -147,7 +147,7 @@ struct Current {
 template <typename Machine>
 inline Current<Machine> current;
 
-// Not async-signal-safe in general; here abort() is called by a transition itself, between allocations.
+// This is not async-signal-safe in general. Here a transition itself calls abort(), between allocations.
 template <typename Machine>
 void print_path_at_abort(int) {
   const auto& current = exploring::current<Machine>;
@@ -205,8 +205,8 @@ inline uint32_t find_livelock(size_t states, const std::vector<Edge>& edges, con
   return state;
 }
 
-// Breadth first finds a counter-example that is as short as possible. Depth first, few machines wait to be looked at: for
-// those of kilobytes.
+// Breadth first finds a counter-example that is as short as possible. Depth first, few machines wait to be looked at:
+// for those of kilobytes.
 enum class Order { kBreadthFirst, kDepthFirst };
 
 // Explores `scenario`. Checks every state, every end (deadlock, rest, final values) and that an end can be

@@ -2,8 +2,8 @@
 
 #include <sched.h>
 
-// A driver gives the core to others when it has tried again a few times. There are none here, and other programs would
-// take it for milliseconds.
+// A driver that has tried again a few times yields its core. There are no other threads here, and other programs would
+// take the core for milliseconds.
 extern "C" int sched_yield() noexcept {
   return 0;
 }
@@ -36,7 +36,8 @@ namespace multigrain::exploring_driver {
 
 void Fibre::begin(void (*play)()) {
   if (stack_ == nullptr) stack_ = std::make_unique_for_overwrite<std::byte[]>(kStack);
-  // As if `play` had been called from nowhere, and had switched: six registers and the address to go to.
+  // These are the contents of a stack from which `play` is entered by the first switch: six registers and the address
+  // to go to.
   auto** const top = reinterpret_cast<void**>(stack_.get() + kStack) - 2;
   top[0] = reinterpret_cast<void*>(play);
   top[1] = nullptr;

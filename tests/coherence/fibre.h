@@ -1,4 +1,5 @@
-// Stacks of one thread that runs several programs in turns: what a world that explores a driver makes its threads of.
+// A fibre is a stack of its own, so that one thread can run several programs in turns. A world that explores a driver
+// makes its threads of fibres.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +8,8 @@
 #include <span>
 #include <vector>
 
-// Goes on where `to` was left, and leaves the caller's stack pointer at `from`. swapcontext() would save the signal
-// mask as well: two system calls a step.
+// Continues where `to` was left, and leaves the caller's stack pointer at `from`. swapcontext() would save the signal
+// mask as well, by two system calls a step.
 extern "C" void multigrain_switch_stacks(void** from, void* to);
 
 namespace multigrain::exploring_driver {
@@ -17,23 +18,24 @@ class Fibre {
  public:
   // The next run() calls `play`, which never returns.
   void begin(void (*play)());
-  // From the explorer: until the fibre stops.
+  // The explorer calls this. It returns when the fibre stops.
   void run() { multigrain_switch_stacks(&explorer_, context_); }
-  // In the fibre.
+  // The fibre calls this, and goes on when the explorer calls run() again.
   void stop() { multigrain_switch_stacks(&context_, explorer_); }
 
-  // All that a fibre which has stopped is: it goes on from here again when these bytes are back where they were.
+  // Returns the bytes that make up a fibre that has stopped. When they have their old contents again, the fibre goes on
+  // from here.
   [[nodiscard]] std::span<std::byte> frames() const {
     auto* const top = static_cast<std::byte*>(context_);
     return {top, static_cast<size_t>(stack_.get() + kStack - top)};
   }
-  // As if it had stopped with `size` bytes of frames, which the caller puts there.
+  // Makes the fibre look as if it had stopped with `size` bytes of frames, which the caller puts there.
   [[nodiscard]] std::span<std::byte> make_frames(size_t size) {
     if (stack_ == nullptr) stack_ = std::make_unique_for_overwrite<std::byte[]>(kStack);
     context_ = stack_.get() + kStack - size;
     return frames();
   }
-  // The same by copies: what a fibre that has stopped has on its stack, to be put back in place later.
+  // save() copies what a fibre that has stopped has on its stack. put_back() restores it, in place.
   using Saved = std::vector<std::byte>;
   void save(Saved& saved) const { saved.assign(frames().begin(), frames().end()); }
   void put_back(const Saved& saved) {

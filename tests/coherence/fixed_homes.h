@@ -11,7 +11,7 @@ namespace multigrain::exploring_driver {
 
 class FixedHomes final : public HomeDirectory {
  public:
-  // As long as `homes` lives.
+  // `homes` must outlive this object.
   explicit FixedHomes(const std::vector<unsigned>& homes) : homes_(homes) {}
   std::optional<NodeId> home_of(PageId page) override {
     if (page.value >= homes_.size()) return std::nullopt;

@@ -1,6 +1,6 @@
-// Nodes of tests (driver_nodes.h) under a line protocol, each with its own line table and hazards; and accesses as
-// compiled checks make them (docs/internals/fine-grain.md), spelled out here. With the tests that every line protocol
-// has to pass.
+// These are nodes of tests (driver_nodes.h) under a line protocol, each with its own line table and hazards, and
+// accesses as compiled checks make them (docs/internals/fine-grain.md), spelled out here. The tests that every line
+// protocol has to pass are here as well.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ class InterleavedHomes : public driver_nodes::RunsOfHomes {
     if (page.value >= kUnallocated) return std::nullopt;
     return page.value >= kPageGrain ? Grain::kPage : Grain::kLine;
   }
-  // Of some pages blocks are lines, of others all sizes that fit, or do not.
+  // On some pages blocks are lines; on the others there are all sizes that fit, and some that do not.
   size_t block_size_of(PageId page) override {
     constexpr size_t kSizes[] = {0, 256, 128, 384, 0, 1024, 2048, 4096};
     return kSizes[page.value % std::size(kSizes)];
@@ -92,7 +92,7 @@ class Machine : public driver_nodes::DriverNodes<TestNode> {
 
   [[nodiscard]] unsigned line_shift() const { return shift_; }
   [[nodiscard]] uint64_t word(unsigned n, uint64_t offset) { return node(n).table->word(offset >> shift_).load(); }
-  // What is in the frame of a node, checked by nobody.
+  // Returns the contents of a node's frame, without a check.
   [[nodiscard]] uint64_t raw(unsigned n, uint64_t offset) {
     uint64_t value;
     std::memcpy(&value, node(n).region->alias(PageId(0)) + offset, sizeof value);
@@ -233,7 +233,8 @@ inline void no_update_is_lost(Machine& machine, const Shape& shape) {
   EXPECT_EQ(sum, uint64_t{kRounds} * shape.nodes * shape.processors);
 }
 
-// Two words that are changed in batches only are equal for whoever looks at both in a batch, or under the same lock.
+// Two words that are changed only in batches are equal for every processor that looks at both in a batch, or under the
+// same lock.
 inline void a_batch_is_one_moment(Machine& machine, const Shape& shape) {
   constexpr uint64_t kFirst = 40, kSecond = 3 * kPage + 2048, kRounds = 3000;
   std::atomic<uint64_t> done{0};
@@ -299,7 +300,7 @@ inline void store_buffering_shows_no_old_values(Machine& machine, const Shape& s
   for (std::thread& thread : threads) thread.join();
 }
 
-// Of three nodes, to each and on; `change` stores what a node adds to 0 there.
+// A line goes to each of three nodes and on. `change` stores there what a node adds to 0.
 inline void a_line_goes_where_it_is_wanted(
     Machine& machine, const std::function<void(CheckedProcessor&, uint64_t offset, uint64_t value)>& change) {
   constexpr uint64_t kAt = 0;  // at home on node 0

@@ -1,5 +1,6 @@
-// Deliberate faults of MGS's driver, of its transitions, and of what both stand on. The sources of the driver that the tests of mutants, and
-// the command `explore`, are built from are the driver's own with these in them: mgs_driver_mutants.cmake makes them.
+// Deliberate faults of MGS's driver, of its transitions, and of what both stand on. The sources of the driver that the
+// tests of mutants, and the command `explore`, are built from are the driver's own with these in them:
+// mgs_driver_mutants.cmake makes them.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +32,7 @@ enum class Mutant : uint8_t {
 };
 [[nodiscard]] const char* name(Mutant mutant);
 
-// Of a page, the bytes that programs use: what kNoTwin takes for changed.
+// Programs use so many bytes of a page. kNoTwin takes them for changed.
 inline constexpr size_t kBytesUsed = 32;
 
 // The one that is tried.

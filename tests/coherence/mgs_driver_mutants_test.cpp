@@ -1,5 +1,6 @@
 // The checks can fail. Each test breaks one thing that the protocol relies on and expects the exploration to refute it,
-// for the reason that docs/internals/mgs.md gives. The same machine without the fault passes (mgs_driver_explorer_test.cpp).
+// for the reason that docs/internals/mgs.md gives. The same machine without the fault passes
+// (mgs_driver_explorer_test.cpp).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -81,7 +82,7 @@ TEST(MgsDriverMutants, LookingLateAtTheCountOfWakeUpsIsADeadlock) {
   EXPECT_THAT(report.failure, HasSubstr("deadlock")) << report.trace;
 }
 
-// What an epoch must count, and which of them a release waits for.
+// These mutants do not count in an epoch what they must, or do not wait for an epoch in a release.
 class MgsDriverEpochs : public testing::TestWithParam<Mutant> {};
 
 TEST_P(MgsDriverEpochs, AreNeeded) {

@@ -1,8 +1,8 @@
-// The MGS driver with real faults and real messages, several nodes in one process.
+// These tests run the MGS driver with real faults and real messages, several nodes in one process.
 //
 // Each node has its own region, at its own addresses, its own access rights, fabric and driver; its processors are
 // threads. So the thread sanitizer sees all of the runtime's own accesses, and a test can put any schedule of threads
-// on a page. Synchronisation between processors is the test's own (atomics and std::barrier) around Driver::release().
+// on a page. Processors synchronise by the test's own means (atomics and std::barrier) around Driver::release().
 
 #include <gtest/gtest.h>
 
@@ -127,8 +127,8 @@ TEST_P(MgsDriver, RandomProgramsOnWidePages) {
   run_phases(machine, 2, 2, 9);
 }
 
-// Everybody goes through the same pages in order, at the same time, so that requests are made ahead by all, for pages
-// that others are claiming, writing and giving away.
+// All processors go through the same pages in order, at the same time, so that each of them requests ahead pages that
+// others are claiming, writing and giving away.
 TEST_P(MgsDriver, WalksInOrderAreAskedForAhead) {
   constexpr unsigned kNodes = 3, kProcessors = 2, kAll = kNodes * kProcessors;
   constexpr uint64_t kPages = 192, kRounds = 6;

@@ -124,8 +124,8 @@ void Running::stop(At at, const void* address) {
   running_->stop();
 }
 
-// A processor has come to its next operation. Tokens are given and taken at once, and so are locks given up: they change
-// nothing that others see but what they enable.
+// A processor has come to its next operation. Tokens are given and taken at once, and locks are given up at once: other
+// threads see nothing of that but what it enables.
 void Running::arrive(Thread& thread) {
   Position& position = thread.position;
   const Program& program = scenario_->processors[thread.number].program;
@@ -330,7 +330,7 @@ void Running::access(const Op& op) {
 
 // --- Stops ----------------------------------------------------------------------------------------------------------
 
-// What was done under a lock is done; the rest of the thread's way does not depend on it.
+// The actions under a lock are done; the rest of the thread's way does not depend on them.
 void Running::note_unlocked() {
   Thread& thread = *running_;
   Position& position = thread.position;
@@ -347,8 +347,8 @@ void Running::note_unlocked() {
   position.has_accessed = true;
 }
 
-// Whether another processor of the node may see what the running thread does under a lock. One that waits for the page
-// that is locked does not.
+// Returns whether another processor of the node may see what the running thread does under a lock. A processor that
+// waits for the page that is locked does not see it.
 bool Running::is_watched() const {
   const Thread& self = *running_;
   for (size_t p = 0; p < processors(); ++p) {
@@ -412,7 +412,7 @@ void Running::before_lock(const void* lock) {
     see(here.epoch(), Seen::Kind::kEpoch);
     uint64_t entries = 0;
     for (uint64_t i = here.head(); i < end; ++i) entries = exploring::mix(entries + here.queued(i) + 1);
-    // Where nothing is there to take, nor will be later, no other thread sees that one has looked.
+    // If there is no entry to take, and will be none later, no other thread sees that this one has looked.
     const bool is_in_vain = entries == 0 && thread.is_processor && position.locked == kNothing;
     position.accesses_queue = is_shared && !is_in_vain;
     return see(entries);
@@ -521,7 +521,7 @@ void Running::fetch(const Message& message, std::span<std::byte> bytes) {
   if (is_strict() && right(to, page) > (is_home ? Right::kRead : Right::kNone))
     wrong(is_home ? "the home copy was replaced while somebody may write it" : "a frame that is mapped was filled");
   MG_CHECK(bytes.data() == reinterpret_cast<std::byte*>(frame(to, page)) && bytes.size() == kPage);
-  // Behind the words that programs use there is nothing.
+  // There is nothing behind the words that programs use.
   std::memcpy(bytes.data(), frame(from, page), kFrameBytes);
 }
 
@@ -624,8 +624,8 @@ void step_of_change(const uint64_t*, uint64_t) {
 
 }  // namespace multigrain::exploring_driver
 
-// A thread of the machine that sleeps is one that others go on beside; and whoever sleeps looks again when the word has
-// changed, so nobody need be woken.
+// While a thread of the machine sleeps, the other threads go on. A thread that sleeps looks again when the word has
+// changed, so no thread need be woken.
 extern "C" long syscall(long number, ...) noexcept {
   std::array<long, 6> argument{};
   va_list list;

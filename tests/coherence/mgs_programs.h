@@ -1,5 +1,5 @@
-// What the processors of a small machine running MGS do: programs that are free of data races in their writes, and what
-// each of their reads may return.
+// These are the programs that the processors of a small machine run under MGS. They are free of data races in their
+// writes, and say what each of their reads may return.
 #pragma once
 
 #include <cstdint>
@@ -57,7 +57,7 @@ struct Processor {
   Program program;
 };
 
-// What machine, which programs. Call prepare() once before use.
+// A scenario is a machine and the programs of its processors. Call prepare() once before use.
 struct Scenario {
   std::string name;
   unsigned nodes = 0;
@@ -75,7 +75,7 @@ struct Scenario {
   void prepare();
 };
 
-// For GoogleTest.
+// GoogleTest prints parameters by this.
 void PrintTo(const Scenario& scenario, std::ostream* out);
 
 }  // namespace multigrain::mgs::explored

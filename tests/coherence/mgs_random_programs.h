@@ -19,8 +19,8 @@ struct Run {
   std::string failure;  // empty: all held until the end, and the end was right
 };
 
-// Runs the scenario in the order that `seed` says, with every check of mgs_driver_world.h. Appends every event to `log` if
-// it is given.
+// Runs the scenario in the order that `seed` says, with every check of mgs_driver_world.h. Appends every event to `log`
+// if it is given.
 Run simulate(const Scenario& scenario, uint64_t seed, std::string* log = nullptr);
 
 }  // namespace multigrain::mgs::explored

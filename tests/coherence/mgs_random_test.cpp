@@ -37,7 +37,8 @@ TEST(MgsRandom, ASeedIsARunAndAnotherSeedIsAnother) {
   EXPECT_EQ(logs.size(), 2u);
 }
 
-// The random runs would notice too. Not kUpgradeBehindRelease: no seed of these does.
+// Returns the mutants that random runs refute. kUpgradeBehindRelease is not among them: no seed of these runs refutes
+// it.
 std::vector<Mutant> mutants_found() {
   std::vector<Mutant> all;
   for (unsigned i = 1; i < static_cast<unsigned>(Mutant::kCount); ++i)

@@ -32,14 +32,15 @@ std::vector<Scenario> small_scenarios() {
                                             {2, {read(0, 0), wait({0}), read(1, 0), read(0, 0)}},
                                             {2, {read(1, 1)}}}));
 
-  // The same data written by node after node, each told by the one before, while somebody keeps a copy.
+  // The same data are written by node after node, each of which is told by the one before, while another node keeps a
+  // copy.
   out.push_back(
       machine("migrating data", {{1, {write(0, 0, 1), write(1, 0, 1), release(), signal(0)}},
                                  {2, {wait({0}), read(0, 0), write(0, 0, 2), write(1, 0, 2), release(), signal(1)}},
                                  {0, {read(0, 0), wait({1}), read(1, 0), write(0, 0, 3), release(), signal(2)}},
                                  {1, {wait({2}), read(0, 0), read(1, 0)}}}));
 
-  // Two nodes write different words of one page, at home on a third; then everybody reads everything.
+  // Two nodes write different words of one page, which is at home on a third; then all of them read both words.
   out.push_back(machine("false sharing by two nodes",
                         {{1, {write(0, 0, 1), release(), signal(0), wait({0, 1}), read(0, 1), read(0, 0)}},
                          {2, {write(0, 1, 2), release(), signal(1), wait({0, 1}), read(0, 0), read(0, 1)}},
@@ -99,8 +100,9 @@ std::vector<Scenario> small_scenarios() {
                          {0, {read(0, 0), wait({0}), read(0, 0), wait({1}), read(0, 1)}}},
                         {2, 0}));
 
-  // A round takes node 1's dirty page; one of its processors reads the page again, and upgrades it while the other's
-  // REL for it is still out, which the home answers without a round. What the first then writes needs a REL of its own.
+  // A round takes node 1's dirty page. One of its processors reads the page again, and upgrades it while the other's
+  // REL for it is still out, which the home answers without a round. The first processor needs a REL of its own for
+  // what it writes then.
   out.push_back(machine("an upgrade behind a release",
                         {{1, {write(0, 0, 1), release()}},
                          {1, {read(0, 1), write(0, 1, 2), release(), signal(1)}},

@@ -1,5 +1,5 @@
-// The contract of MGS, transition by transition: which actions in which order, and which messages it refuses.
-// That the transitions together are coherent is for mgs_driver_explorer_test.cpp to show.
+// These tests pin the contract of MGS, transition by transition: which actions it returns in which order, and which
+// messages it refuses. mgs_driver_explorer_test.cpp shows that the transitions together are coherent.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// The world behind the machine of mgs_driver_world.h: what its state is made of, and the ports that drivers stand on. There is
-// one at a time, because drivers and threads find it.
+// The world behind the machine of mgs_driver_world.h: what its state is made of, and the ports that drivers stand on.
+// There is one at a time, because drivers and threads find it.
 //
 //   mgs_driver_world.cpp   how threads run, where they stop, what their ports do
 //   mgs_world_states.cpp   a state as bytes, and the machine as a value
@@ -65,7 +65,7 @@ struct DriverState {
   [[nodiscard]] Record& record(unsigned page) const { return driver.records_[page]; }
   [[nodiscard]] SpinLock& queue_lock() const { return driver.queue_.lock_; }
   [[nodiscard]] SpinLock& epochs_lock() const { return driver.releases_.lock_; }
-  // What threads without the lock see of its length.
+  // Threads without the lock see the queue's length here.
   [[nodiscard]] const std::atomic<uint64_t>& queue_size() const { return driver.queue_.size_; }
   [[nodiscard]] const void* epochs() const { return &driver.releases_; }
   [[nodiscard]] uint64_t head() const { return driver.queue_.head_; }
@@ -81,7 +81,7 @@ struct DriverState {
     for (Driver::KeptDiff* kept = of.kept; kept != nullptr; kept = kept->next)
       visit(std::span<const std::byte>(kept->bytes(), kept->length));
   }
-  // What a driver's memory is, as far as `pages` pages use it.
+  // Appends the parts of a driver's memory that belong to its state when programs use `pages` pages.
   void add_memory(unsigned pages, std::vector<std::span<std::byte>>& out) const {
     const auto add = [&](void* at, size_t size) { out.emplace_back(static_cast<std::byte*>(at), size); };
     add(&driver, sizeof driver);
@@ -97,7 +97,7 @@ struct DriverState {
   }
 };
 
-// What a machine's state is made of beside the drivers' memory and the threads' stacks.
+// A machine's state consists of these, the drivers' memory and the threads' stacks.
 
 using exploring_driver::Right;
 
@@ -122,7 +122,7 @@ struct Seen {
 
 inline constexpr int8_t kNothing = -1;
 
-// Where a thread is.
+// This says where a thread is.
 struct Position {
   enum class At : uint8_t {
     kReady,    // a processor before an operation; no frames on its stack, as for those up to kIdle
@@ -199,7 +199,7 @@ class SteppedRights final : public exploring_driver::PageRights {
   const unsigned node_;
 };
 
-// Of the scenario that is being explored.
+// These are the homes of the scenario that is being explored.
 class Homes final : public HomeDirectory {
  public:
   std::optional<NodeId> home_of(PageId page) override;
@@ -212,7 +212,7 @@ struct Node {
   std::optional<SteppedRights> rights;
   std::unique_ptr<SteppedFabric> fabric;
   std::unique_ptr<Driver> driver;
-  // As the driver was made, and where that was.
+  // `fresh` has the contents of the driver's memory as the driver was made, and `memory` says where they were.
   std::vector<std::span<std::byte>> memory;
   std::vector<std::byte> fresh;
 };
@@ -229,7 +229,7 @@ class Running : exploring::Narrator {
   void save(std::vector<std::byte>& image) const;
   void restore(const std::vector<std::byte>& image);
 
-  // For the ports and the stops.
+  // The ports and the stops call these.
   [[nodiscard]] bool runs() const { return running_ != nullptr; }
   void send(const Packet& packet);
   void fetch(const Message& message, std::span<std::byte> bytes);
@@ -265,7 +265,7 @@ class Running : exploring::Narrator {
   [[nodiscard]] bool is_locked(unsigned node, unsigned page) const {
     return DriverState::is_locked(state(node).record(page).lock);
   }
-  // At any node.
+  // Returns whether any node has locked the page.
   [[nodiscard]] bool is_locked(unsigned page) const {
     for (unsigned n = 0; n < nodes(); ++n)
       if (is_locked(n, page)) return true;

@@ -1,4 +1,4 @@
-// What must hold in every state of the machine and at its ends, and what is said of a state (mgs_world.h).
+// This checks what must hold in every state of the machine and at its ends, and describes states (mgs_world.h).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ void Running::poison_dead_frames(unsigned page) {
   }
 }
 
-// Of a page that no node has locked.
+// Checks a page that no node has locked.
 void Running::check_page(unsigned page) {
   const unsigned home = scenario_->homes[page];
   // Kinds under way from the home to each node and back, one bit each: no kind is ever twice in a channel.

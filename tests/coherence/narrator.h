@@ -1,4 +1,4 @@
-// What a model says about the event that happens in it: what is wrong, and, if somebody wants to read it, what happens.
+// A model says through this what is wrong about the event that happens in it, and, if a log is wanted, what happens.
 #pragma once
 
 #include <fmt/format.h>
@@ -12,12 +12,12 @@ namespace multigrain::exploring {
 // A model derives from it, and begins and ends its apply() with narrate_to() and verdict().
 class Narrator {
  protected:
-  // An event begins: nothing is wrong yet. `log`: what it says is appended there, unless it is null.
+  // An event begins, and nothing is wrong yet. Unless `log` is null, the event is described there.
   void narrate_to(std::string* log) {
     log_ = log;
     wrong_.clear();
   }
-  // The event has happened. What is wrong, or nothing.
+  // The event has happened. Returns what is wrong, or nothing.
   [[nodiscard]] std::string verdict() {
     log_ = nullptr;
     return std::move(wrong_);

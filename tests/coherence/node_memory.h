@@ -1,5 +1,5 @@
-// The memory of a node whose driver is explored: its region, its words, its line table. All nodes are in one process, and
-// access each other's memory by a SimNetwork.
+// This is the memory of a node whose driver is explored: its region, its words, its line table. All nodes are in one
+// process, and access each other's memory by a SimNetwork.
 #pragma once
 
 #include <sys/mman.h>
@@ -27,7 +27,7 @@ inline SimNetwork::Options network_of(unsigned nodes) {
   return options;
 }
 
-// Of a node whose driver is explored.
+// This is the memory of one node.
 class ExploredMemory {
  public:
   static constexpr uint64_t kRegionSize = uint64_t{1} << 20;

@@ -1,4 +1,4 @@
-// Where the memory of each node of a machine that lives in one process is.
+// This says where the memory of each node is, in a machine that lives in one process.
 #pragma once
 
 #include <cstdint>

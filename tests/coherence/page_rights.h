@@ -1,5 +1,5 @@
-// The rights of a node whose driver is explored: no rights of memory, but what the world makes of them. Accesses do not fault;
-// the world looks at the rights itself.
+// The rights of a node whose driver is explored: no rights of memory, but what the world makes of them. Accesses do not
+// fault; the world looks at the rights itself.
 #pragma once
 
 #include <csignal>
@@ -25,7 +25,7 @@ class PageRights : public AccessRights {
   [[nodiscard]] std::optional<Fault> decode(int, const siginfo_t*, const void*) const final { return {}; }
 
  protected:
-  // From now on the node has this right to the pages.
+  // Gives the node this right to the pages, in place of the one that it has.
   virtual void set(PageId first, uint64_t count, Right right) = 0;
 };
 

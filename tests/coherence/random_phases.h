@@ -1,5 +1,5 @@
-// A random program without data races, for the tests of the page protocols' drivers. A Machine reads and writes words of
-// pages at a node, releases there, and acquires there if its protocol is lazy.
+// A random program without data races, for the tests of the page protocols' drivers. A Machine reads and writes words
+// of pages at a node, releases there, and acquires there if its protocol is lazy.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,8 +14,9 @@
 
 namespace multigrain {
 
-// Phases: in each, every word belongs to one processor, who may write it; between phases everybody releases and meets.
-// Many words of a page belong to different nodes, so pages have several writers, and readers that become writers.
+// Runs a program in phases. In each phase every word belongs to one processor, which may write it; between phases all
+// processors release, and meet at a barrier. Many words of a page belong to different nodes, so pages have several
+// writers, and readers that become writers.
 template <typename Machine>
 void run_phases(Machine& machine, unsigned nodes, unsigned processors, unsigned seed) {
   constexpr unsigned kPages = 6, kWords = 24, kPhases = 40;

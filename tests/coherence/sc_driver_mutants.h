@@ -1,6 +1,6 @@
-// Deliberate faults of sequentially consistent pages. The sources that the test of the mutants, and the command `explore`,
-// are built from are the product's own with these in them (sc_driver_mutants.cmake); where no fault is chosen they do what the
-// product does.
+// Deliberate faults of sequentially consistent pages. The sources that the test of the mutants, and the command
+// `explore`, are built from are the product's own with these in them (sc_driver_mutants.cmake); where no fault is
+// chosen they do what the product does.
 #pragma once
 
 #include <cstdint>

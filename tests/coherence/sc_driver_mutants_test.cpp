@@ -1,4 +1,5 @@
-// That the exploration of sequentially consistent pages can fail: each deliberate fault shows on one of the machines.
+// These tests show that the exploration of sequentially consistent pages can fail: each deliberate fault shows on one
+// of the machines.
 #include <gtest/gtest.h>
 
 #include <cctype>

@@ -42,7 +42,7 @@ Scenario machine(std::string name, unsigned nodes, std::vector<unsigned> homes, 
           .programs = std::move(programs)};
 }
 
-// Where pages have been read and then written before.
+// Starts with pages that have been read and then written before.
 Scenario expecting_writes(Scenario scenario) {
   scenario.name += ", expecting writes";
   scenario.expects_writes = true;
@@ -75,15 +75,15 @@ std::vector<Scenario> scenarios() {
       machine("MP with another reader", 2, {0, 0}, {0, 1, 1},
               {{store(0, 1), store(1, 1)}, {load(1), load(0, 1)}, {load(0)}}),
       machine("two readers of one node", 2, {0}, {1, 1, 0}, {{load(0)}, {load(0)}, {store(0, 1)}}),
-      // What is ordered before a request of a node, and what after it.
+      // These are about what is ordered before a request of a node, and what after it.
       machine("two threads of a node against two writers", 3, {2}, {0, 0, 1, 2},
               {{load(0)}, {store(0, 1)}, {store(0, 2)}, {store(0, 3)}}),
-      // Three nodes: the home, and two others.
+      // These have three nodes: the home, and two other nodes.
       machine("two readers and the home", 3, {0}, {0, 1, 2}, {{store(0, 1)}, {load(0)}, {load(0), store(0, 2)}}),
       machine("two others", 3, {0}, {1, 2}, {{load(0), store(0, 1)}, {load(0), store(0, 2)}}),
       machine("two writers and a reader", 3, {0}, {1, 2, 0}, {{store(0, 1)}, {store(0, 2)}, {load(0)}}),
       machine("three readers, one of which writes", 3, {0}, {0, 1, 2}, {{load(0)}, {load(0), store(0, 1)}, {load(0)}}),
-      // Pages that are given up: by the home, by another node, and while others use them.
+      // These give pages up: by the home, by another node, and while other nodes use them.
       machine("a discard by the home", 2, {0}, {0, 1}, {{store(0, 1), discard(0), load(0)}, {store(0, 2), load(0)}}),
       machine("a discard by another node", 2, {0}, {1, 0},
               {{store(0, 1), discard(0), load(0)}, {store(0, 2), load(0)}}),

@@ -8,17 +8,17 @@
 
 namespace multigrain::sc::explored {
 
-// Of which every order is tried in seconds.
+// Every order of these is tried in seconds.
 std::vector<Scenario> scenarios();
 // Minutes.
 std::vector<Scenario> long_scenarios();
 std::vector<Mutant> mutants();
 
-// Explores every order, and prints how many states there were. Returns what is wrong, with the steps that led there; empty:
-// every check held.
+// Explores every order, and prints how many states there were. Returns what is wrong, with the steps that led there;
+// empty: every check held.
 std::string explore(const Scenario& scenario);
-// Explores the machines one after the other until one refutes the mutant, and prints which. Returns the steps that led there;
-// empty: none does.
+// Explores the machines one after the other until one refutes the mutant, and prints which. Returns the steps that led
+// there; empty: none does.
 std::string refute(Mutant mutant);
 
 }  // namespace multigrain::sc::explored

@@ -19,7 +19,7 @@ void stop_at(const void* address) {
   Thread& thread = *g_world->running;
   g_world->note_unlock();
   const bool is_list = address == g_world->state(thread.node).listed();
-  // To list a page takes one atomic operation.
+  // A page is entered into the list by one atomic operation.
   if (is_list && thread.lock != nullptr) return;
   // The service thread begins its round.
   if (is_list && thread.role == Thread::Role::kService) thread.records.clear();
@@ -40,7 +40,7 @@ void LinkFabric::fetch_part(const Message& message, uint32_t from, std::span<std
   const auto first = static_cast<unsigned>((message.slice.offset + from) / kPage);
   const SteppedRights& rights = g_world->nodes[self().value].rights;
   for (unsigned i = 0; i < bytes.size() / kPage; ++i) {
-    // Before the message is handled is as good as in the middle, if no processor here can see the frame.
+    // If no processor here can see the frame, the copy might as well be made before the message is handled.
     if (rights.of(first + i) != Right::kNone) stop_at(bytes.data() + i * kPage);
     std::memcpy(bytes.data() + i * kPage, g_world->frame(message.from.value, first + i), kMaxWords * sizeof(uint64_t));
   }
@@ -85,7 +85,7 @@ struct World::Kept {
   };
   std::array<OfNode, kMaxNodes> nodes;
   std::vector<ThreadState> threads;
-  // Of the thread that goes on; those of the others do not change.
+  // These belong to the thread that goes on. The stacks of the other threads do not change.
   size_t thread = 0;
   exploring_driver::Fibre::Saved stack;
 };
@@ -200,7 +200,7 @@ void World::take(Choice choice) {
     thread.packet = link.front();
     link.pop_front();
   }
-  // That it is over comes first: so paths are short.
+  // The explorer first tries that the hold is over, so that paths are short.
   thread.hold_is_over = choice % 2 == 0 && impl_->ways(thread) == 2;
   impl_->run(thread);
 }
@@ -321,12 +321,13 @@ void step_of_lock(const void* lock) {
   if (g_world == nullptr || g_world->running == nullptr) return;
   Thread& thread = *g_world->running;
   g_world->note_unlock();
-  // What it has done so far since it began concerns nobody: it takes the lock now, unless it is held, or time is asked for.
+  // No other thread is concerned with what this thread has done since it began. It takes the lock now, unless the lock
+  // is held, or time is asked for.
   thread.address = lock;
   thread.at = Thread::At::kLock;
   if (!thread.goes_through || g_world->ways(thread) != 1) g_world->stop(Thread::At::kLock, lock);
   thread.goes_through = false;
-  // What a thread does with the lock held follows from how it found the page.
+  // A thread's actions with the lock held follow from how it found the page.
   sc::explored::Seen record{.what = 2, .result = 0};
   thread.locked_at = thread.records.size();
   thread.lock = static_cast<const SpinLock*>(lock);

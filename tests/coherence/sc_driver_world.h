@@ -1,16 +1,16 @@
-// A small machine whose nodes run the driver of sequentially consistent pages itself (coherence/sc/driver.cpp), one step
-// at a time.
+// A small machine whose nodes run the driver of sequentially consistent pages itself (coherence/sc/driver.cpp), one
+// step at a time.
 //
-// A node has its processors, which run programs; a thread for each other node, which handles what that sends, one message
+// A node has its processors, which run programs; a thread for each other node, which handles that node's messages one
 // after the other; and its service thread. Each is a fibre of one thread, and stops before locks, before rights are
-// taken, and before the list of pages with a hold is looked at. Where the driver asks whether a hold is over, the explorer
-// answers, yes or no. A message is on its way until it is handled.
+// taken, and before the list of pages with a hold is looked at. Where the driver asks whether a hold is over, the
+// explorer answers, yes or no. A message is on its way until it is handled.
 //
-// A processor's access is what hardware makes of it: it looks at the rights of all pages that the instruction needs, and
-// either faults on the first that it lacks or happens as a whole.
+// A processor makes an access as hardware does: it looks at the rights of all pages that the instruction needs, and
+// either faults on the first right that it lacks, or makes the access as a whole.
 //
-// A choice can be undone. Two states are the same if all memory that threads share is, the driver's records included, and for each thread what it
-// has found since its operation, or its message, began.
+// A choice can be undone. Two states are the same if all memory that threads share is the same, the driver's records
+// included, and for each thread what it has found since its operation, or its message, began.
 #pragma once
 
 #include <array>
@@ -60,7 +60,7 @@ struct Scenario {
 
 // The registers of all processors, and then the words of all pages.
 using Outcome = std::vector<uint64_t>;
-// What interleavings of the programs can show.
+// Returns the results that interleavings of the programs can have.
 std::set<Outcome> allowed_outcomes(const Scenario& scenario);
 
 class World {
@@ -75,7 +75,7 @@ class World {
   World& operator=(const World&) = delete;
   ~World();
 
-  // What a choice has changed.
+  // This keeps what a choice has changed.
   struct Kept;
   struct Undo {
     Undo();

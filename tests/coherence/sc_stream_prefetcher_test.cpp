@@ -37,7 +37,7 @@ TEST(ScStreamPrefetcher, AThreadThatGoesOnHasEveryPageAskedForOnce) {
   for (int faults = 0; faults < 20; ++faults) {
     const std::set<int64_t> more = fault(prefetcher, at);
     for (const int64_t page : more) EXPECT_TRUE(asked.insert(page).second) << page;
-    // What was asked for before this fault has come, and is used up.
+    // The pages that were asked for before this fault have come, and are used up.
     at = asked.empty() ? at + 1 : more.empty() ? at + 1 : static_cast<uint64_t>(*more.begin());
   }
   ASSERT_FALSE(asked.empty());

@@ -1,5 +1,5 @@
-// The transitions of sequentially consistent pages one by one, and what no correct node sends. That they are coherent
-// together is for sc_driver_explorer_test.cpp to show.
+// These tests take the transitions of sequentially consistent pages one by one, and messages that no correct node
+// sends. sc_driver_explorer_test.cpp shows that they are coherent together.
 #include <gtest/gtest.h>
 
 #include <initializer_list>
@@ -22,7 +22,7 @@ std::vector<Verb> verbs(const Actions& actions) {
   return all;
 }
 
-// What the transition sends, in order.
+// Returns what the transition sends, in order.
 std::vector<MessageKind> sent(const Actions& actions) {
   std::vector<MessageKind> all;
   for (const Action& action : actions)
@@ -178,7 +178,7 @@ TEST(ScTransitions, RefuseWhatNoCorrectNodeSends) {
 TEST(ScTransitions, TheHomeClearsWhatItHasAlone) {
   Page page;
   Actions actions;
-  // What no node has used is zeros anyway.
+  // A page that no node has used is zeros anyway.
   EXPECT_TRUE(on_discard(page, kAtHome, kNode, actions));
   EXPECT_TRUE(actions.empty());
   on_fault(page, kAtHome, Access::kWrite, actions);

@@ -1,5 +1,5 @@
-// The world of sc_driver_world.h: its nodes and threads, and what drivers stand on. There is one at a time, because drivers and
-// threads find it.
+// The world of sc_driver_world.h: its nodes and threads, and what drivers stand on. There is one at a time, because
+// drivers and threads find it.
 //
 //   sc_driver_world.cpp   how the world is made, choices and their undoing, what ports and stops do
 //   sc_world_checks.cpp   what must hold, and which states are the same
@@ -32,13 +32,13 @@
 namespace multigrain::sc::explored {
 
 using node_memory::kPage;
-// How often an access may fault on one page if no hold ends before the access is made: once; once more because the copy
+// An access may fault on one page so often if no hold ends before the access is made: once; once more because the copy
 // that it found was to go; and once more because another thread of the node asked for the page.
 inline constexpr unsigned kMostFaults = 3;
 
 inline World::Impl* g_world = nullptr;
 
-// Before an access of what threads share.
+// A thread stops here before an access of what threads share.
 void stop_at(const void* address);
 
 // The insides of a driver. It may be looked at while a thread stands in the middle of it.
@@ -50,7 +50,7 @@ struct DriverState {
   [[nodiscard]] const void* listed() const { return &driver.listed_; }
   [[nodiscard]] uint64_t first_listed() const { return driver.listed_.load(); }
   [[nodiscard]] int64_t missing() const { return driver.missing_.load(); }
-  // All of it that changes, as bytes.
+  // These are all parts of it that change, as bytes.
   struct Saved {
     std::array<std::array<std::byte, sizeof(Driver::Record)>, kMaxPages> records;
     uint64_t listed = 0;
@@ -71,7 +71,7 @@ struct DriverState {
     driver.missing_.store(saved.missing);
     std::memcpy(static_cast<void*>(&driver.discarded_), saved.discarded.data(), sizeof(EventCount));
   }
-  // Which page's lock it is; nullopt: no page's.
+  // Returns the page whose lock it is; nullopt if it is no page's.
   [[nodiscard]] std::optional<unsigned> page_of_lock(const void* lock) const {
     for (unsigned p = 0; p < kMaxPages; ++p)
       if (lock == &record(p).lock) return p;
@@ -82,7 +82,7 @@ struct DriverState {
       if (address == &record(p)) return p;
     return std::nullopt;
   }
-  // Of page kMaxPages: the end of a discard.
+  // For page kMaxPages this is about the end of a discard.
   [[nodiscard]] uint32_t grants(unsigned page, bool is_write) const {
     if (page == kMaxPages) return driver.discarded_.prepare();
     return is_write ? record(page).writers.prepare() : record(page).readers.prepare();
@@ -95,7 +95,7 @@ struct DriverState {
                      .is_write = is_write,
                      .is_certain = true});
   }
-  // As if it had just been made.
+  // Makes it as if it had just been made.
   void clear(bool expects_writes) const {
     for (unsigned p = 0; p < kMaxPages; ++p) {
       std::construct_at(&record(p));
@@ -138,7 +138,8 @@ class SteppedRights final : public exploring_driver::PageRights {
   void clear() { of_ = {}; }
 
  private:
-  // What is given is of use to others of the node at once or later; what is taken must be gone before what comes next.
+  // A right that is given is of use to the node's other threads at once or later. A right that is taken must be gone
+  // before the next action.
   void set(PageId first, uint64_t count, Right right) override {
     const auto pages = std::span(of_).subspan(first.value, count);
     if (std::ranges::any_of(pages, [right](Right has) { return right < has; })) stop_at(pages.data());
@@ -194,7 +195,7 @@ struct Seen {
   uint64_t result = 0;
 };
 
-// What of a thread changes from step to step, beside its stack.
+// These parts of a thread change from step to step, beside its stack.
 struct ThreadState {
   enum class At : uint8_t { kStep, kLock, kGrant, kIdle, kEnd };
   At at = At::kEnd;
@@ -204,11 +205,11 @@ struct ThreadState {
   bool hold_is_over = false;  // what the clock says while it has the lock
   uint8_t pc = 0;
   std::array<uint64_t, kRegisters> registers{};
-  // Of the fault that it is in.
+  // These members describe the fault that the thread is in.
   unsigned page = 0;
   bool is_write = false;
   uint32_t grants = 0;  // kGrant: what they must not be any more
-  // How often its operation has faulted on a page since a hold has ended before the access was made.
+  // This counts how often its operation has faulted on a page since a hold has ended before the access was made.
   std::array<uint8_t, kMaxPages> faults{};
   std::vector<Seen> records;
   size_t locked_at = kNotLocked;  // how many records there were before it took a page's lock
@@ -251,7 +252,7 @@ struct World::Impl {
     thread.run();
     running = nullptr;
   }
-  // If the thread has let go of a page, what it does from here on follows from what is in memory.
+  // When the thread has let go of a page, the rest of its way follows from what is in memory.
   void note_unlock() const {
     Thread& thread = *running;
     if (thread.lock == nullptr) return;
@@ -346,13 +347,13 @@ struct World::Impl {
     running->lock = nullptr;
   }
 
-  // Whether a thread that takes the lock is going to ask if the hold is over.
+  // Returns whether a thread that takes the lock is going to ask if the hold is over.
   [[nodiscard]] bool is_time_asked(const Thread& thread) const {
     const std::optional<unsigned> page = state(thread.node).page_of_lock(thread.address);
     if (thread.role == Thread::Role::kProcessor || !page) return false;
     return state(thread.node).page(*page).held;
   }
-  // How many ways the thread may go on.
+  // Returns in how many ways the thread may go on.
   [[nodiscard]] unsigned ways(const Thread& thread) const {
     switch (thread.at) {
       case Thread::At::kStep:
@@ -374,8 +375,8 @@ struct World::Impl {
     return 0;
   }
 
-  // The clock says that the hold is over. A processor that has been granted the page, and has not made its access yet, did
-  // not have a core meanwhile.
+  // The clock says that the hold is over. A processor that has been granted the page, and has not made its access yet,
+  // did not have a core meanwhile.
   void end_hold(unsigned node, unsigned page) const {
     if (state(node).page(page).returning != 0) return;
     for (const auto& thread : threads)

@@ -1,5 +1,5 @@
-// What must hold in every state of the world of sc_driver_world.h and at its ends, which states are the same, and what a
-// sequential memory allows.
+// This checks what must hold in every state of the world of sc_driver_world.h and at its ends, and says which states
+// are the same, and what a sequential memory allows.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace multigrain::sc::explored {
 
 namespace {
 
-// Of every order of whole operations.
+// This tries every order of whole operations.
 struct Interleavings {
   const Scenario& scenario;
   std::vector<size_t> pc;
@@ -135,8 +135,8 @@ void World::serialise(std::vector<uint8_t>& out) const {
     add(node.service_wanted);
     for (unsigned p = 0; p < impl_->pages(); ++p) {
       add(static_cast<uint64_t>(node.rights.of(p)));
-      // Of a frame that is neither readable nor about to be fetched nobody sees the bytes: but the fabric's fetch reads
-      // the sender's frame after the sender has let go of the page, so all of them count.
+      // No processor sees the bytes of a frame that is neither readable nor about to be fetched. But the fabric's fetch
+      // reads the sender's frame after the sender has let go of the page, so all frames count.
       for (unsigned w = 0; w < kMaxWords; ++w) add(impl_->frame(n, p)[w]);
     }
     for (const std::deque<Packet>& link : node.from) {

@@ -1,6 +1,6 @@
-// Shasta's driver (coherence/shasta/driver.cpp) on small machines, in every order of messages and of the accesses of memory
-// that threads share, first touches included; and on larger ones with a transition as one step: shasta_driver_world.h says
-// what a step is.
+// Shasta's driver (coherence/shasta/driver.cpp) on small machines, in every order of messages and of the accesses of
+// memory that threads share, first touches included; and on larger ones with a transition as one step:
+// shasta_driver_world.h says what a step is.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -26,8 +26,8 @@ TEST_P(ShastaDriverOrders, ShowWhatTheModelAllows) {
               result.outcomes.size(), allowed.size());
   std::fflush(stdout);
   ASSERT_EQ(result.report.failure, "") << result.report.trace;
-  // Every order was tried: so all that a sequential memory can show has been seen. (Of a batch not what only accesses one
-  // by one can show; under rc not what only other homes can show.)
+  // Every order was tried: so all that a sequential memory can show has been seen. (Of a batch not what only accesses
+  // one by one can show; under rc not what only other homes can show.)
   if (GetParam().machine.model == Model::kSc && !has_batch(GetParam())) {
     EXPECT_EQ(result.outcomes, allowed);
   }

@@ -6,8 +6,8 @@
 
 namespace multigrain::shasta::explored {
 
-// Deliberate faults of what the driver stands on, and of compiled checks; those of the driver itself are made in its source
-// (shasta_driver_mutants.cmake), and have the numbers that follow.
+// Deliberate faults of what the driver stands on, and of compiled checks; those of the driver itself are made in its
+// source (shasta_driver_mutants.cmake), and have the numbers that follow.
 enum class Fault : uint8_t {
   kNone,
   kSeesNoHazards,       // the driver finds no hazard
@@ -19,8 +19,8 @@ enum class Fault : uint8_t {
 };
 [[nodiscard]] const char* name(Fault fault);
 
-// Mutant::kTouchedBeforeLock: what the handler that has the lock of a node's driver has found before it took it. It belongs
-// to the node's memory.
+// Mutant::kTouchedBeforeLock: what the handler that has the lock of a node's driver has found before it took it. It
+// belongs to the node's memory.
 enum class Found : uint8_t { kNothing, kTouched, kUntouched };
 inline std::array<Found, 8> found_touched{};
 

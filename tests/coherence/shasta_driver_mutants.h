@@ -1,5 +1,5 @@
-// Deliberate faults of Shasta's driver. The sources of the driver that the test of the mutants is built from are the driver's
-// own with these in them: shasta_driver_mutants.cmake makes them.
+// Deliberate faults of Shasta's driver. The sources of the driver that the test of the mutants is built from are the
+// driver's own with these in them: shasta_driver_mutants.cmake makes them.
 #pragma once
 
 #include <cstdint>

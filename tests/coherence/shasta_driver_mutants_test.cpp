@@ -1,4 +1,5 @@
-// That the exploration of Shasta's driver can fail: each deliberate fault shows on one of the machines.
+// These tests show that the exploration of Shasta's driver can fail: each deliberate fault shows on one of the
+// machines.
 #include "shasta_driver_mutants.h"
 
 #include <gtest/gtest.h>

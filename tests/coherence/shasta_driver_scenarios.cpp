@@ -97,7 +97,7 @@ std::vector<Scenario> scenarios() {
           kCaches);
   add_one("cached: ownership comes back", {1}, {0, 1}, {{add(x, 1, 0), add(x, 1, 1)}, {add(x, 2, 0), add(x, 2, 1)}},
           kCaches);
-  // What a thread waits for under a hazard comes behind a message that wants the block.
+  // The answer that a thread waits for under a hazard comes behind a message that wants the block.
   add_one("a page fault under a hazard", {0, 1}, {0, 1}, {{batch(put(x, 1), in(y, 0)), load(x, 1)}, {store(x, 2)}},
           kHeld | kSecondIsPage);
   add_one("a page fault under a hazard, and two stores", {0, 1}, {0, 1},
@@ -112,7 +112,7 @@ std::vector<Scenario> scenarios() {
           {{load(x, 0)}, {batch(put(x, 1), in(y, 0))}, {store(x, 2)}}, kHeld | kSecondIsPage);
   add_one("a home is asked for under a hazard", {0, 0}, {0, 1}, {{batch(put(y, 1), in(x, 0))}, {store(y, 2)}},
           kFirstTouch | kSecondTouched | kHeld | kClaimsByMessage);
-  // What the models forbid.
+  // These are the litmus tests of which the models forbid results.
   add_one("SB", {0, 1}, {0, 1}, {{store(x, 1), load(y, 0)}, {store(y, 1), load(x, 0)}});
   add_one("SB, copies everywhere", {0, 1}, {0, 1}, {{store(x, 1), load(y, 0)}, {store(y, 1), load(x, 0)}}, kWarm);
   add_one("SB with fences", {0, 1}, {0, 1}, {{store(x, 1), fence(), load(y, 0)}, {store(y, 1), fence(), load(x, 0)}},
@@ -150,7 +150,7 @@ std::vector<Scenario> long_scenarios() {
           {{add(x, 1, 0)}, {add(x, 2, 0)}, {add(x, 4, 0)}, {load(x, 0)}});
   add_one("WRC with fences, two of a node", {2, 0}, {0, 0, 1},
           {{store(x, 1)}, {load(x, 0), fence(), store(y, 1)}, {load(y, 0), fence(), load(x, 1)}}, kWarm);
-  // What says that the store has been seen comes over a third node.
+  // The message that says that the store has been seen comes over a third node.
   add_one.one(Model::kRc, "WRC with fences, two of the home, by way of a third node", {0, 2}, {0, 0, 1, 2},
               {{store(x, 1)}, {load(x, 0), fence(), store(y, 1)}, {load(y, 0), fence(), load(x, 1)}, {load(y, 0)}},
               kWarm);

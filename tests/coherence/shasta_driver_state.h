@@ -31,7 +31,7 @@ inline constexpr size_t kKeptRecords = kMaxBlocks + 1;
 inline constexpr uint64_t kReadable = MG_FINE_READABLE;
 inline constexpr uint64_t kExclusive = MG_FINE_EXCLUSIVE;
 
-// What a world puts back when it undoes a choice.
+// A world puts these back when it undoes a choice.
 using Pieces = std::vector<std::span<std::byte>>;
 
 template <typename T>
@@ -75,7 +75,7 @@ struct DriverState {
     const uint8_t slot = driver.slot_of_thread_[thread];
     return slot != 0 && driver.slots_[slot - 1].woken.load() != 0;
   }
-  // Of a page whose home is known.
+  // The home of the page must be known.
   [[nodiscard]] Driver::BlockAt block_at(unsigned block) const {
     return driver.block_at(PageId(block), page(block), block * (kPage >> kShift));
   }
@@ -94,7 +94,7 @@ struct DriverState {
         return false;
     return driver.epochs_.idle();
   }
-  // All of it that changes, on a machine with so many pages, and processors of the node.
+  // Appends all parts of it that change, on a machine with so many pages, and with so many processors of the node.
   void add_pieces(unsigned pages, unsigned processors, Pieces& pieces) const {
     add_piece(pieces, &driver.lock_);
     add_piece(pieces, &driver.pages_[PageId(0)], pages);
@@ -128,19 +128,19 @@ struct DriverState {
     add_piece(pieces, &driver.awaited_count_);
     add_piece(pieces, &driver.frozen_);
   }
-  // Whether what is kept of these is all that there is.
+  // Returns whether these pieces are everything that there is.
   [[nodiscard]] bool fits() const {
     for (size_t i = 0; i < driver.slots_used_; ++i)
       if (driver.slots_[i].queued > kKeptStores) return false;
     return driver.first_deferred_ + driver.deferred_count_.load() <= kKeptDeferred;
   }
-  // Where loads that wait get their values, on the stacks of their threads.
+  // Visits the places on the stacks of threads where loads that wait get their values.
   template <typename Visit>
   void for_each_target(Visit&& visit) const {
     for (size_t i = 0; i < driver.slots_used_; ++i)
       if (driver.slots_[i].in_use && !driver.slots_[i].load_to.empty()) visit(driver.slots_[i].load_to);
   }
-  // As if it had just been made.
+  // Makes it as if it had just been made.
   void clear(unsigned pages) const {
     for (unsigned p = 0; p < pages; ++p) {
       LinePage& page = driver.pages_[PageId(p)];

@@ -51,7 +51,7 @@ TEST(ShastaDriver, ABlockGoesWhereItIsWanted) {
   EXPECT_EQ(at_home.sharers, NodeSet::of(NodeId(1)));
 }
 
-// The home has what nobody took, also if it touches the page after others have.
+// The home has the blocks that no other node has taken, also if it touches the page after other nodes have.
 TEST(ShastaDriver, AHomeThatComesLateFindsTheDirectoryAsItIs) {
   Shasta machine(3);
   {
@@ -98,7 +98,7 @@ TEST(ShastaDriver, BlocksOfAllSizesMoveAlone) {
       EXPECT_EQ(machine.raw(0, page * kPage + at), inside ? MG_FINE_FLAG64 : at + 1) << page << " " << at;
     }
   }
-  // What is left at the end of a page is a block as well.
+  // The rest at the end of a page is a block as well.
   CheckedProcessor p(machine, 0);
   EXPECT_EQ(p.load(3 * kPage + 4000), 0u);
   for (uint64_t at = 0; at < kPage; at += 64)
@@ -145,7 +145,7 @@ TEST(ShastaDriver, AReaderDoesNotWaitForHazardsOfLoads) {
   a_reader_does_not_wait_for_hazards_of_loads(machine);
 }
 
-// All that is wanted is asked for at once, and more blocks than that piece by piece.
+// All blocks that an access needs are asked for at once, and more blocks than that piece by piece.
 TEST(ShastaDriver, ManyBlocksAreBroughtTogether) {
   Shasta machine(2);
   CheckedProcessor p(machine, 0);
@@ -185,7 +185,7 @@ TEST(ShastaDriver, ThreadsMayOutnumberTheProcessorsOfTransitions) {
   EXPECT_EQ(p.load(0), 20u * (kThreads + 1));
 }
 
-// A store that misses is not waited for, and yet seen by who made it; a fence waits for it.
+// A processor does not wait for its store that misses, and yet loads what it has stored; a fence waits for the store.
 TEST(ShastaDriver, UnderReleaseConsistencyStoresRunOn) {
   Shasta machine(2, 6, Model::kRc);
   {
@@ -201,7 +201,7 @@ TEST(ShastaDriver, UnderReleaseConsistencyStoresRunOn) {
       EXPECT_EQ(p.load(i * 64), 100 + i);
       EXPECT_EQ(p.load<uint32_t>(i * 64 + 12), 7u);
       EXPECT_EQ(p.load<uint32_t>(i * 64 + 8), 0u);
-      // Of a queued store and of what was there.
+      // Half of this word comes from a queued store, and half was there before.
       EXPECT_EQ(p.load(i * 64 + 8), uint64_t{7} << 32);
     }
     p.driver().fence();
@@ -214,12 +214,12 @@ TEST(ShastaDriver, UnderReleaseConsistencyStoresRunOn) {
   }
 }
 
-// Nobody waits for a store's acknowledgements, and yet not more stores run on than there is room for. Node 1 has copies of
-// all blocks and acknowledges nothing as long as it holds a hazard over one of them.
+// A processor does not wait for a store's acknowledgements, and yet no more stores run on than there is room for. Node
+// 1 has copies of all blocks, and acknowledges nothing as long as it holds a hazard over one of them.
 TEST(ShastaDriver, UnderReleaseConsistencyStoresRunOnWhileThereIsRoom) {
   Shasta machine(2, 6, Model::kRc);
   constexpr uint64_t kPages = 160, kPageDistance = 4 * kPage, kBlocks = kPages * kPage / 64;
-  // Of 64 bytes, and at home on node 0.
+  // Blocks have 64 bytes, and these are at home on node 0.
   const auto block = [](uint64_t i) { return i / (kPage / 64) * kPageDistance + i % (kPage / 64) * 64; };
   std::atomic<int> stage{0};
   std::thread reader([&] {
@@ -241,7 +241,7 @@ TEST(ShastaDriver, UnderReleaseConsistencyStoresRunOnWhileThereIsRoom) {
     p.driver().fence();
     EXPECT_TRUE(p.driver().is_clean());
   });
-  // Until it comes no further.
+  // This waits until the other processor comes no further.
   for (uint64_t before = 1; before != stored || before < 1000;) {
     before = stored;
     usleep(200'000);
@@ -279,8 +279,8 @@ class SlowGrants final : public AccessRights {
   const std::function<bool()> may_be_;
 };
 
-// A load under a hazard that a handler waits for touches a page, which another thread of the node is just touching. So
-// that one must not wait for the handler before it lets the load go on.
+// A handler waits for the hazard under which a thread loads. The load touches a page that another thread of the node is
+// just touching. So that other thread must not wait for the handler before it lets the load go on.
 TEST(ShastaDriver, AFirstTouchUnderAHazardWaitsForNoHandler) {
   constexpr uint64_t kTouched = 0, kTaken = 4 * kPage;  // at home on node 0
   static thread_local bool is_watched = false;
@@ -297,7 +297,8 @@ TEST(ShastaDriver, AFirstTouchUnderAHazardWaitsForNoHandler) {
   Machine machine(
       2, 6, homes, [](Fabric& memory) { return std::make_unique<ForwardingFabric>(memory); },
       [&](const NodeServices& services, const LineServices& lines) {
-        // Until the thread with the hazard has found the page untouched, and a handler waits for the hazard.
+        // This holds the grant back until the thread with the hazard has found the page untouched, and a handler waits
+        // for the hazard.
         if (services.fabric.self() == NodeId(0))
           rights = std::make_unique<SlowGrants>(services.rights, PageId(kTouched / kPage), [] {
             is_granting = true;
@@ -353,14 +354,14 @@ void wait_until_asleep(pid_t thread) {
   }
 }
 
-// A processor of the transitions may become free without its thread: when the last store that the thread has left queued is
-// made. A thread that waits for one is told.
+// A processor of the transitions may become free without its thread: when the last store that the thread has left
+// queued is made. A thread that waits for one is told.
 TEST(ShastaDriver, AThreadGetsTheProcessorThatStoresOfAnotherHaveUsed) {
   Shasta machine(2, 6, Model::kRc);
   CheckedProcessor home(machine, 0);
   home.store(0, 0);
   home.store(2 * kPage, 7);
-  // Nobody gets anything of node 0.
+  // With this hazard published, no other node gets a block of node 0.
   std::atomic_ref<uint64_t> hazard(__multigrain_hazards[3]);
   hazard.exchange(make_hazard(0, kPage / 64, false));
   constexpr unsigned kThreads = ProcessorSet::kCapacity;
@@ -449,8 +450,8 @@ TEST_P(ShastaStress, StoreBufferingShowsNoOldValues) {
   if (GetParam().model == Model::kSc) store_buffering_shows_no_old_values(machine_, GetParam());
 }
 
-// What is stored before a fence is seen by who has seen what was stored behind it. The words that are stored to share
-// blocks with those of others, and 64-bit words too.
+// A processor that has seen what was stored behind a fence sees what was stored before it. The words that are stored to
+// share blocks with the words of other processors, and 64-bit words, too.
 TEST_P(ShastaStress, WhatAFenceSeparatesStaysInOrder) {
   constexpr unsigned kWords = 12;
   constexpr uint32_t kRounds = 400;
@@ -465,7 +466,7 @@ TEST_P(ShastaStress, WhatAFenceSeparatesStaysInOrder) {
       for (unsigned i = 0; i < kWords; ++i) ASSERT_EQ(p.load<uint32_t>(data(me, i)), round);
       p.driver().fence();
       p.store(flag(me), round);
-      // Not ahead of the other by more than it takes to miss something.
+      // A processor is not ahead of the other by more than it takes to miss something.
       for (unsigned spins = 0; seen + 2 < round; ++spins) {
         seen = static_cast<uint32_t>(p.load(flag(before)));
         if (spins % 16 == 15) std::this_thread::yield();

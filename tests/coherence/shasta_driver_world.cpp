@@ -157,7 +157,8 @@ void World::start() {
   }
 }
 
-// A choice changes nothing but the memory of the node whose thread goes on, that thread, and what is on its way from there.
+// A choice changes nothing but the memory of the node whose thread goes on, that thread, and what is on its way from
+// there.
 struct World::Kept {
   Choice choice = 0;
   ThreadState thread;

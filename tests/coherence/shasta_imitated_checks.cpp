@@ -1,5 +1,5 @@
-// Compiled checks as docs/internals/fine-grain.md has them, and faults, in the world of shasta_world.h; and the threads that
-// go through them.
+// Compiled checks as docs/internals/fine-grain.md has them, and faults, in the world of shasta_world.h; and the threads
+// that go through them.
 #include <array>
 #include <atomic>
 #include <span>

@@ -1,5 +1,5 @@
-// Small machines on which Shasta is explored: processors on nodes, which run short programs, and blocks of a few words. And,
-// to compare with, each memory model by itself.
+// Shasta is explored on these small machines: processors on nodes, which run short programs, and blocks of a few words.
+// Each memory model by itself is here, too, to compare with.
 #pragma once
 
 #include <array>

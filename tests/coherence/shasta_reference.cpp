@@ -24,7 +24,8 @@ struct Abstract {
   };
   std::vector<Thread> threads;
   Value memory[kMaxBlocks][kMaxWords] = {};
-  // rc: a block that one node has stored to, which the others do not see yet. They can store to it only after.
+  // Under rc one node may have stored to a block that the other nodes do not see yet. They can store to it only after
+  // that.
   uint8_t locked[kMaxBlocks] = {};  // 1 + the node
   Value ahead[kMaxBlocks][kMaxWords] = {};
 

@@ -1,4 +1,5 @@
-// The parts of the transitions of Shasta that the explorations use only a little of, and messages that cannot have been sent.
+// The parts of the transitions of Shasta that the explorations use only a little of, and messages that cannot have been
+// sent.
 #include <gtest/gtest.h>
 
 #include "coherence/shasta/transitions.h"
@@ -138,7 +139,7 @@ TEST_F(ShastaHostile, AReplyOfAnotherKindIsRefused) {
   EXPECT_TRUE(receive(block, context_, kHome, {.kind = MessageKind::kData, .requester = kSelf}));
 }
 
-// Who has been granted a hazard keeps the block until it is published, and no longer than that.
+// A processor that has been granted a hazard keeps the block until the hazard is published, and no longer than that.
 TEST_F(ShastaHostile, AGrantedHazardHoldsTheBlockUntilItIsOpen) {
   Block block = initial_block(context_);
   actions_.clear();

@@ -1,5 +1,5 @@
-// The world of shasta_driver_world.h: its nodes and threads, and what drivers stand on. There is one at a time, because drivers
-// and threads find it.
+// The world of shasta_driver_world.h: its nodes and threads, and what drivers stand on. There is one at a time, because
+// drivers and threads find it.
 //
 //   shasta_driver_world.cpp      how the world is made, choices and their undoing
 //   shasta_world_threads.cpp     where threads stop, and what ports do
@@ -50,7 +50,8 @@ enum Beside : MessageType {
   kHomeAnswer,  // word[1]: the home + 1
 };
 
-// Of one node. A first-touch page is the arbiter's affair (`claimed`), and a node learns later what was decided.
+// These are the homes as one node knows them. The arbiter decides the home of a first-touch page (`claimed`), and a
+// node learns of that later.
 class Homes final : public HomeDirectory {
  public:
   Homes(const Scenario& scenario, NodeId node, std::array<uint64_t, kMaxBlocks>& claimed)
@@ -117,7 +118,7 @@ class Grants final : public exploring_driver::PageRights {
 struct Packet {
   NodeId from;
   MessageHeader header;
-  // In place: a handler that stands in the middle of the message has its address.
+  // These bytes stay in place, because a handler in the middle of the message has their address.
   std::array<std::byte, kMaxWords * kLineBytes> bytes;
   size_t size = 0;
 
@@ -168,7 +169,7 @@ struct Seen {
   uint64_t result = 0;
 };
 
-// What of a thread changes from step to step, beside its stack and its hazards.
+// These parts of a thread change from step to step, beside its stack and its hazards.
 struct ThreadState {
   enum class At : uint8_t { kStep, kLock, kChange, kMessage, kAnswer, kIdle, kEnd };
   unsigned inside = 0, elsewhere = 0;
@@ -203,7 +204,8 @@ struct World::Impl {
   std::array<NodeOf, kMaxNodes> nodes;
   std::vector<std::unique_ptr<Thread>> threads;
   std::array<uint64_t, kMaxBlocks> claimed{};
-  // Of a scenario whose checks cache: what nodes cache, and the rights epoch that they have had, in order.
+  // These are for a scenario whose checks cache: the entries that nodes cache, and the rights epochs that they have
+  // had, in order.
   std::array<std::array<uint64_t, kMaxBlocks>, kMaxNodes> cached{};
   mutable std::array<std::vector<uint64_t>, kMaxNodes> epoch;
   // Pages of the page protocol that are at a node.
@@ -251,23 +253,24 @@ struct World::Impl {
   // --- Threads
   void run(Thread& thread);
   void stop(Thread::At at, const void* address);
-  // Whether rights epochs are there; and what they are called, so that the same choices lead to the same state.
+  // is_epoch() returns whether the address is that of a rights epoch. name_of_epoch() gives epochs names that depend
+  // only on the choices, so that the same choices lead to the same state.
   [[nodiscard]] bool is_epoch(const void* address) const;
   [[nodiscard]] uint64_t name_of_epoch(unsigned node, uint64_t value) const;
-  // Whether what is there may be different later.
+  // Returns whether the contents of the address may be different later.
   [[nodiscard]] bool is_watched(const void* address) const;
   void before_access(const void* address, size_t bytes = sizeof(uint64_t));
 
   // --- Compiled checks and faults
   void fault_in(unsigned node, unsigned block);
-  // The page protocol's: the answer is a message that travels behind others from that node.
+  // This is the page protocol's part: the answer is a message that travels behind other messages from that node.
   void fault_in_page(unsigned node, unsigned block);
   void send_beside(Beside type, unsigned to, uint64_t page, uint64_t value = 0) const;
   void handle_beside(const multigrain::Message& message);
   uint64_t* touch(unsigned node, const Access& access);
   void hazard(uint64_t value, size_t number = 0);
   [[nodiscard]] bool looks(unsigned node, uint64_t line, bool writable);
-  // Whether the check passes. Then a hazard is published, unless a fault says otherwise.
+  // Returns whether the check passes. Then a hazard is published, unless a fault says otherwise.
   bool try_begin_store(unsigned node, const Access& access);
   void close();
   void store_there(unsigned node, const Access& access) { std::atomic_ref(*touch(node, access)).store(access.value); }
@@ -276,9 +279,9 @@ struct World::Impl {
   bool try_open_known(unsigned node, const Access& access);
   void add(unsigned node, const Access& access);
   void access_unchecked(unsigned node, const Access& access);
-  // What the rest of a batch does follows from where it is, if threads stop outside of transitions only.
+  // If threads stop only outside of transitions, the rest of a batch follows from where the thread is.
   void come_to_next_place() const;
-  // As __multigrain_batch_begin() has it, with two attempts.
+  // Does what __multigrain_batch_begin() does, with two attempts.
   void batch(unsigned node, const Op& op);
   // A piece of a loop under a loop hazard.
   void held(unsigned node, const Op& op);
@@ -290,9 +293,10 @@ struct World::Impl {
   }
 
   // --- Checks
-  // Frames differ only while somebody waits for acknowledgements, and says so.
+
+  // Frames may differ only while a node waits for acknowledgements, and its state says so.
   [[nodiscard]] std::string check_copies(unsigned block) const;
-  // Between transitions: what a message of the block is about to do.
+  // Visits what each message of the block is about to do. It is called between transitions.
   template <typename Visit>
   void for_each_message(unsigned block, Visit&& visit) const {
     const uint64_t first = block * (kPage >> kShift);
@@ -314,7 +318,8 @@ struct World::Impl {
   // --- Choices
   // The lock that is there.
   [[nodiscard]] static bool is_free(const void* address);
-  // How many ways the thread may go on: more than one if there are several messages, of which it may take any.
+  // Returns in how many ways the thread may go on: more than one if there are several messages, of which it may take
+  // any.
   [[nodiscard]] unsigned ways(const Thread& thread) const;
 };
 

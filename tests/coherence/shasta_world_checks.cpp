@@ -1,4 +1,5 @@
-// What must hold in every state of the world (shasta_world.h) and at its ends, and which states are the same.
+// This checks what must hold in every state of the world (shasta_world.h) and at its ends, and says which states are
+// the same.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -102,8 +103,9 @@ programs::Outcome World::outcome() const {
   return all;
 }
 
-// F1 of docs/internals/fine-grain.md; under rc copies may be on their way to be invalidated, but nobody else may store.
-// And a store that not all nodes can see (S2, S7 of transitions.h) is one that a fence waits for, whoever has seen it.
+// Checks F1 of docs/internals/fine-grain.md. Under rc copies may be on their way to be invalidated, but no other node
+// may store. A store that not all nodes can see (S2, S7 of transitions.h) must be one that a fence waits for, on every
+// node that has seen it.
 std::string World::check() const {
   if (impl_->has_stopped) return "the driver ends the run: an invariant of its own does not hold";
   for (unsigned b = 0; b < impl_->blocks(); ++b) {

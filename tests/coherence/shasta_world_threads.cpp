@@ -1,4 +1,4 @@
-// Where the threads of the world (shasta_world.h) stop, and what drivers find behind their ports.
+// This says where the threads of the world (shasta_world.h) stop, and what drivers find behind their ports.
 #include <algorithm>
 #include <csignal>
 #include <cstring>
@@ -43,7 +43,7 @@ void World::Impl::run(Thread& thread) {
 }
 void World::Impl::stop(Thread::At at, const void* address) {
   Thread& thread = *running;
-  // What was done with the lock held is done.
+  // The actions with the lock held are done.
   if (thread.locked_at != Thread::kNotLocked && !state(thread.node).is_locked()) {
     if (!thread.keeps) thread.records.resize(thread.locked_at);
     thread.locked_at = Thread::kNotLocked;
@@ -98,7 +98,7 @@ bool World::Impl::is_watched(const void* address) const {
     if (address == &nodes[running->node].homes->known()[b]) return nodes[running->node].homes->known()[b] == 0;
     if (address == &nodes[running->node].rights.granted(b)) return nodes[running->node].rights.granted(b) == 0;
   }
-  // Records of pages that nobody uses.
+  // These are records of pages that no program uses.
   if (address != &driver.outstanding() && address != &driver.deferred())
     return at >= reinterpret_cast<const std::byte*>(claimed.data()) &&
            at < reinterpret_cast<const std::byte*>(claimed.data() + claimed.size());
@@ -107,7 +107,7 @@ bool World::Impl::is_watched(const void* address) const {
 
 void World::Impl::before_access(const void* address, size_t bytes) {
   if (running == nullptr || !is_watched(address)) return;
-  // Nobody stops with the lock held: what is seen then does not count afterwards.
+  // No thread stops with the lock held, because what it sees then does not count afterwards.
   if (scenario.whole_transitions && state(running->node).is_locked()) return;
   if (!scenario.whole_transitions) stop(Thread::At::kStep, address);
   Seen record{.what = mix(1 + reinterpret_cast<uintptr_t>(address)), .result = 0};
@@ -197,7 +197,7 @@ void step_of_lock(const void* lock) {
   g_world->stop(Thread::At::kLock, lock);
   Thread& thread = *g_world->running;
   if (lock != &g_world->state(thread.node).lock()) return;
-  // What a thread does with the lock held follows from how it found the tables.
+  // A thread's actions with the lock held follow from how it found the tables.
   shasta::explored::Seen record{.what = 2, .result = 0};
   thread.locked_at = thread.records.size();
   g_world->state(thread.node).serialise(g_world->blocks(), [&](uint64_t value) {

@@ -55,7 +55,7 @@ TEST(CalendarTest, RandomReservationsNeverOverlapAndTakeTheFirstGap) {
   }
 }
 
-// What was marked without asking, as handlers do that ran at the same time, may overlap.
+// Occupations that were marked without asking may overlap; handlers that ran at the same time mark such ones.
 TEST(CalendarTest, OverlappingOccupationsAreOneInterval) {
   Calendar calendar;
   calendar.occupy(10, 10);

@@ -1,4 +1,5 @@
-// What fabric.h promises, for every fabric. Two nodes in one thread; "pump" delivers what has been sent.
+// These tests check for every fabric what fabric.h promises. There are two nodes in one thread; "pump" delivers what
+// has been sent.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -226,7 +227,7 @@ TEST_P(FabricContract, ABatchKeepsTheOrderAndKeepsNothing) {
     {
       const MessageBatch batch(a_);
       const MessageBatch inner(a_);  // they nest
-      // More than one coalescing buffer of them, and less than the credits, since nobody polls meanwhile.
+      // These are more than one coalescing buffer of them, and less than the credits, since no thread polls meanwhile.
       for (unsigned i = 0; i < 150 + batches; ++i, ++sent) {
         const std::vector<std::byte> payload(lengths[sent % std::size(lengths)], static_cast<std::byte>(sent));
         RemoteSlice slice;
@@ -294,8 +295,8 @@ TEST_P(FabricContract, PutAndGetReachEveryNodesSegments) {
   a_.put(NodeId(1), SegmentId::kFrames, kFrames, {});  // nothing, at the very end, is in range
 }
 
-// Every piece, and no byte beside them: on this node and another, in both segments; few bytes and more than one message
-// holds; at any place, in any order; with others under way.
+// Every piece reaches its place, and no byte beside the pieces changes: on this node and another, in both segments;
+// with few bytes and with more than one message holds; at any place, in any order; with other operations under way.
 TEST_P(FabricContract, PiecesReachTheirPlacesAndNothingElse) {
   std::mt19937_64 random(7);
   constexpr uint64_t kBegin = 4096 - 13, kRange = 300'000;  // of the words, what is free for tests
@@ -316,7 +317,7 @@ TEST_P(FabricContract, PiecesReachTheirPlacesAndNothingElse) {
         for (Put& put : puts) {
           put.bytes.resize(range);
           for (std::byte& byte : put.bytes) byte = static_cast<std::byte>(random());
-          // Of the whole range nearly all at times: longer than a message.
+          // At times a piece is nearly the whole range, which is longer than a message.
           const uint64_t longest = round % 10 == 9 ? range / 8 : 1 + random() % 40;
           const uint64_t end = at + (range - at) / (round % 10 == 9 ? 1 : 3);
           const uint64_t first = at;
@@ -405,13 +406,13 @@ TEST_P(FabricContract, AtomicsReturnTheOldValue) {
   }
 }
 
-// What one thread writes behind an atomic, the other finds behind its own: a lock that is taken and read behind in one
+// What one thread writes behind an atomic, the other finds behind its own: it takes a lock, and reads behind it, in one
 // round trip. Two gets that follow each other read in that order.
 TEST_P(FabricContract, AGetAfterAnAtomicReadsBehindIt) {
   if (std::string(GetParam().name) == "Sim") GTEST_SKIP() << "the simulated network runs on one thread";
 #if defined(MULTIGRAIN_UNDER_TSAN)
-  // Who does not get the lock reads beside its holder, and forgets what he read. The fabric over shared memory copies
-  // by words; UCX copies as it likes, and is not compiled for the sanitizer.
+  // A thread that does not get the lock reads beside its holder, and discards what it has read. The fabric over shared
+  // memory copies by words; UCX copies as it likes, and is not compiled for the sanitizer.
   if (std::string(GetParam().name).find("Ucx") != std::string::npos) GTEST_SKIP() << "a race by design, inside UCX";
 #endif
   constexpr uint64_t kAt = 4096, kBehind = 65536, kRounds = 300;
@@ -511,8 +512,8 @@ TEST_P(FabricContract, AWordIsNeverSeenInPart) {
   }
 }
 
-// What a lock's holder does who lets it go by a put, and who takes it by an atomic: as soon as the word says so, it is
-// taken, and nothing of the put comes after that.
+// The holder of a lock lets it go by a put, and another thread takes it by an atomic. As soon as the word says that the
+// lock is free, it can be taken, and nothing of the put comes after that.
 TEST_P(FabricContract, APutOfAWordIsOneStore) {
   if (std::string(GetParam().name) == "Sim") GTEST_SKIP() << "the simulated network runs on one thread";
   constexpr uint64_t kAt = 65536;

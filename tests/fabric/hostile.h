@@ -1,8 +1,8 @@
-// What a room does with messages that no node would send: accepts them, or ends the run with a sentence. Never
-// anything else: no signal but abort's, no word from a sanitizer, no endless loop.
+// A component accepts messages that no correct node would send, or ends the run with a sentence. It never does anything
+// else: it gets no signal but abort's, causes no report of a sanitizer, and runs into no endless loop.
 //
-// A room is set up over a fabric that only keeps its handlers. Each trial is a forked child that feeds it one sequence
-// of messages; the parent looks at how it ended and at what it wrote.
+// A component is set up over a fabric that only keeps its handlers. Each trial is a forked child that feeds it one
+// sequence of messages; the parent looks at how it ended and at what it wrote.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -27,7 +27,8 @@ class HostileFabric final : public Fabric {
  public:
   HostileFabric(NodeId self, unsigned nodes) : self_(self), nodes_(nodes) {}
 
-  // As if `from` had sent it. The fabric itself has checked types without a handler, sizes, slices and senders.
+  // Delivers the message as one of `from`. The fabric itself has checked types without a handler, sizes, slices and
+  // senders.
   bool deliver(NodeId from, const MessageHeader& header, std::span<const std::byte> payload = {},
                RemoteSlice slice = {}) {
     const auto& [function, context] = handlers_[header.type];
@@ -65,8 +66,8 @@ class HostileFabric final : public Fabric {
   void send(NodeId to, const MessageHeader&, std::span<const std::byte>, RemoteSlice, SendContext,
             Nanoseconds) override {
     MG_CHECK(to != self_ && to.value < nodes_, to.value);
-    // A room that answers one message with a thousand is caught in a loop: a node has 64 peers at most.
-    if (++sent_ > 1'000'000) panic("a room sends without end");
+    // A component that answers one message with a thousand is caught in a loop, since a node has 64 peers at most.
+    if (++sent_ > 1'000'000) panic("a component sends without end");
   }
   unsigned poll() override { return 0; }
   void begin_polling() override {}

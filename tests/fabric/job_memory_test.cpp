@@ -88,7 +88,7 @@ TEST(Attach, RefusesFramesThatDoNotFit) {
   EXPECT_THAT(error(job.frames(), 2 << 20), HasSubstr("the region has 2097152"));
   EXPECT_THAT(error(job.frames(), 1000), HasSubstr("multiple of 4096"));
   EXPECT_THAT(error({job.frames()[0], -1}, 1 << 20), HasSubstr("is not the frames of node 1"));
-  // None of the failures has left node 0 taken.
+  // Node 0 is still free after all these failures.
   EXPECT_EQ(error(job.frames(), 1 << 20), "accepted");
 }
 

@@ -15,7 +15,7 @@
 
 namespace multigrain::testing {
 
-// What all nodes share. Made before they are forked.
+// All nodes share this. It is made before they are forked.
 class WireupTable {
  public:
   static constexpr size_t kRounds = 4;

@@ -1,5 +1,5 @@
-// The model's arithmetic, on the simulated fabric, which shows the time that each message was stamped with. Nothing
-// here depends on how fast the machine is: a wait has a least duration, and no greatest.
+// These tests check the model's arithmetic on the simulated fabric, which shows the time that each message was stamped
+// with. Nothing here depends on how fast the machine is: a wait has a least duration, and no greatest.
 #include "fabric/emulation/modelled.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ class ModelledTest : public ::testing::Test {
 };
 
 TEST_F(ModelledTest, MessagesQueueForTheLink) {
-  // So slow that the sends below all fall into the first transfer.
+  // The network is so slow that the sends below all fall into the first transfer.
   auto fabric = make({.latency_ns = 1'000'000'000'000, .bytes_per_ns = 1e-9, .occupancy_ns = 7'000'000'000'000});
   const std::vector<std::byte> payload(2000);
   const Nanoseconds before = monotonic_ns();

@@ -91,7 +91,8 @@ TEST_F(RingTest, TheLongestRecordFitsAtEveryPositionOfAnEmptyRing) {
     ASSERT_NE(consumer_.front(), nullptr);
     consumer_.pop();
     ASSERT_EQ(consumer_.front(), nullptr);
-    // Move on by one line (with a sanitizer some) beyond where this started: fill up to there with the shortest records.
+    // Move on by one line (with a sanitizer some) beyond where this started: fill up to there with the shortest
+    // records.
     const size_t target = (line + effort(1u, 4u)) * kRecordAlign % kMinRingBytes;
     while (static_cast<size_t>(producer_.next() - bytes()) != target) {
       ASSERT_TRUE(push(2, 0, std::byte{}));

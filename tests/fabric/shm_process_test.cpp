@@ -173,7 +173,7 @@ TEST(ShmProcesses, APutIsThereWhenALaterMessageIsHandled) {
           data.fill(i);
           fabric.put(peer, SegmentId::kFrames, 256 * (i % 1000), std::as_bytes(std::span(data)));
           fabric.send(peer, {.type = kType, .word = {i}}, SendContext::kOrdinary);
-          // Not so far ahead that the same place is written again before it was read.
+          // The sender does not go so far ahead that it writes the same place again before it was read.
           while (context.peer_handled + 500 < i) {
             if (fabric.poll() == 0) std::this_thread::yield();
           }
@@ -247,7 +247,7 @@ TEST(ShmProcesses, AnAbortedJobEndsSleepersPollersAndSendersAlike) {
       while (true) {
         if (n == 0) (*fabric)->serve();
         if (n == 1) (*fabric)->poll();
-        // Nobody receives: the ring fills up, and this node waits for room.
+        // No node receives: the ring fills up, and this node waits for room.
         if (n == 2) (*fabric)->send(NodeId(3), {.type = kType}, SendContext::kOrdinary);
       }
     }));

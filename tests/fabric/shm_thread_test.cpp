@@ -191,12 +191,12 @@ TEST_F(ShmThreads, WhatOverflowsGoesOutInOrderByTheServiceThreadAlone) {
   OrderCheck check;
   receiver->set_handler(kPing, &OrderCheck::handler, &check);
   const Service sender_service(*sender);
-  // Nobody receives yet: 3 MB into a ring of 256 KiB.
+  // No thread receives yet: 3 MB go into a ring of 256 KiB.
   for (uint64_t i = 0; i < kMessages; ++i)
     OrderCheck::send(*sender, NodeId(1), 0, i, i % 1000 == 0 ? Fabric::kMaxPayload : 1000, SendContext::kHandler);
   const Service receiver_service(*receiver);
   while (check.handled.load() < kMessages) std::this_thread::yield();
-  // And messages sent afterwards, in both ways, come after them.
+  // Messages that are sent afterwards, in both ways, come after them.
   OrderCheck::send(*sender, NodeId(1), 0, kMessages, 10, SendContext::kHandler);
   OrderCheck::send(*sender, NodeId(1), 0, kMessages + 1, 10, SendContext::kOrdinary);
   while (check.handled.load() < kMessages + 2) std::this_thread::yield();
@@ -243,8 +243,8 @@ TEST_F(ShmThreads, HandlersThatFloodEachOtherLoseNothing) {
   EXPECT_EQ(nodes[0].wrong.load() + nodes[1].wrong.load(), 0u);
 }
 
-// The test of doorbell.h. Pingers wait for each answer the way the runtime does, spinning for a random time before they
-// sleep; on the answering node threads come and go at random. A message that nobody sees stops the test.
+// This is the test of doorbell.h. Pingers wait for each answer the way the runtime does, spinning for a random time
+// before they sleep; on the answering node threads come and go at random. A message that no thread sees stops the test.
 TEST_F(ShmThreads, NoSleeperMissesAMessage) {
   constexpr unsigned kPingers = 2;
   constexpr uint64_t kRounds = 50'000 / kSlower;

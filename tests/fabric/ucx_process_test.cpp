@@ -52,7 +52,7 @@ int finish(pid_t child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 
-// What the processes of a test share besides the network.
+// The processes of a test share this besides the network.
 struct Board {
   std::atomic<uint32_t> phase[8];
   std::atomic<uint64_t> seen[8];  // bits: nodes that were reported as lost
@@ -267,7 +267,7 @@ TEST_F(UcxProcesses, BatchesOfSeveralThreadsKeepNothingBack) {
               {
                 const MessageBatch batch(fabric);
                 for (uint64_t i = random() % 120 + 1; i != 0; --i, ++sent) {
-                  // Now and then so much that the window fills.
+                  // Now and then a message is so long that the window fills.
                   const size_t length = round % 10 == 9     ? random() % 40'000
                                         : random() % 8 == 0 ? random() % 6000
                                                             : random() % 300;
@@ -275,7 +275,8 @@ TEST_F(UcxProcesses, BatchesOfSeveralThreadsKeepNothingBack) {
                   fabric.send(other, {.type = kType, .small = t, .word = {sent}}, payload, {}, SendContext::kOrdinary);
                 }
               }
-              // Of some batches the thread waits for the end, as a lone message would have to be waited for.
+              // For some batches the thread waits until all of the batch is answered, as it would have to wait for a
+              // lone message.
               while (round % 3 == 0 && batches.answers[t].load() != sent) usleep(50);
             }
             while (batches.answers[t].load() != sent) usleep(50);
@@ -374,7 +375,7 @@ TEST_F(UcxProcesses, APutIsThereWhenALaterMessageIsHandled) {
           data.fill(i);
           fabric.put(peer, SegmentId::kFrames, 256 * (i % 1000), std::as_bytes(std::span(data)));
           fabric.send(peer, {.type = kType, .word = {i}}, SendContext::kOrdinary);
-          // Not so far ahead that the same place is written again before it was read.
+          // The sender does not go so far ahead that it writes the same place again before it was read.
           while (context.peer_handled.load() + 500 < i) usleep(10);
         }
         while (context.handled.load() < kRounds) usleep(100);
@@ -553,8 +554,8 @@ TEST_F(UcxProcesses, AProcessEndsWithoutTakingTheFabricDown) {
   for (unsigned n = 0; n < 2; ++n) EXPECT_EQ(finish(children[n]), 7) << "node " << n;
 }
 
-// What others could reach of a process by a name: shared memory that is a file or a System V segment, and local sockets.
-// What has no name cannot be left behind either.
+// Returns the objects of a process that other processes could reach by a name: shared memory that is a file or a System
+// V segment, and local sockets. An object without a name cannot be left behind either.
 std::set<std::string> names_of(pid_t process) {
   const std::filesystem::path folder = "/proc/" + std::to_string(process);
   std::set<std::string> names;
@@ -581,7 +582,7 @@ std::set<std::string> names_of(pid_t process) {
   return names;
 }
 
-// Node 2 of three ends by `number`; nobody talks to it. The others must hear of it soon.
+// Node 2 of three ends by `number`, and no node talks to it. The other nodes must hear of it soon.
 void lose_node_2(Board* board, int number) {
   struct Place {
     Board* board;
@@ -618,7 +619,7 @@ void lose_node_2(Board* board, int number) {
   for (const pid_t child : children) finish(child);
 }
 
-// Nobody will say that the pieces are there: the put ends when the node is given up.
+// No node will say that the pieces are there: the put ends when the node is given up.
 TEST_F(UcxProcesses, AScatteredPutToANodeThatIsGoneEnds) {
   static std::atomic<bool> lost{false};
   UcxJob job(2, kFrames);

@@ -1,4 +1,4 @@
-// What a core file of a node does not hold: the secret of the job, the key of the gates, the keys of the pairs.
+// A core file of a node must not hold the secret of the job, the key of the gates, and the keys of the pairs.
 //
 // Two processes agree on a secret, connect over the transports that UCX_TLS says, send each other messages, and one of
 // them crashes. The other, this test's own process, knows what to look for in the core file.
@@ -69,7 +69,8 @@ struct Board {
   char stack[size_t{1} << 16];     // of node 1, what functions have left on it that have returned
 };
 
-// The key of a pair may still be in a register, or where a function put that on the stack; that cannot be helped. The secret itself is used only by functions that clean up behind them: the test looks for it there, too.
+// The key of a pair may still be in a register, or where a function put that on the stack; that cannot be helped. The
+// secret itself is used only by functions that clean up behind them: the test looks for it there, too.
 [[gnu::noinline]] void take_away_what_is_left_on_the_stack(Board& board) {
   // No calls: finding a function puts the vector registers on the stack.
   volatile char dead[sizeof board.stack];
@@ -106,8 +107,8 @@ int run_node(unsigned self, const WireupTable& table, UcxJob& job, Board& board,
   while (arrived.load() < 60) fabric->poll();
   board.ready[self].fetch_add(1);
   both_at(2);
-  // In the core file, so that the search can be seen to find what is there. In a page of its own: pages of the heap that
-  // UCX has had before may be left out.
+  // This text is in the core file, so that the search can be seen to find what is there. It has a page of its own,
+  // because pages of the heap that UCX has had before may be left out.
   void* const found = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   std::strcpy(static_cast<char*>(found), "what stands in memory is in the core: 7c1f");
   *static_cast<char*>(found) = 'W';

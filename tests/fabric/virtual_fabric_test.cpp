@@ -88,7 +88,7 @@ TEST_F(VirtualFabricTest, HandlersOfANodeTakeTurnsAndTheirMessagesCarryTheirCloc
         static_cast<VirtualFabric*>(fabric)->send(message.from, {.type = kReply}, SendContext::kHandler);
       },
       &home);
-  // Somebody who is interrupted.
+  // This thread is interrupted.
   virtual_time::hand_over(0, virtual_time::now());
   sender.send(NodeId(1), {.type = kType}, SendContext::kOrdinary);
   sender.send(NodeId(1), {.type = kType}, SendContext::kOrdinary);

@@ -1,5 +1,5 @@
-// What is done with bytes that came from outside, for fuzzing: each takes any bytes and checks what must hold of the
-// result. A broken promise aborts.
+// These functions handle bytes that came from outside, for fuzzing: each takes any bytes and checks what must hold of
+// the result. A broken promise aborts.
 #pragma once
 
 #include <array>
@@ -87,8 +87,8 @@ inline void coalesced(Bytes input) {
   MG_CHECK(rest.empty());
 }
 
-// A scattered put: its header, then its table and bytes. What is found good is carried out, in memory of the exact
-// size.
+// The bytes are a scattered put: its header, then its table and bytes. What is found good is carried out, in memory of
+// the exact size.
 inline void pieces(Bytes input) {
   static const ucx::WireContext context = wire_context();
   const size_t split = std::min(input.size(), sizeof(ucx::WirePieces));
@@ -142,7 +142,7 @@ inline void frames(Bytes input) {
   }
 }
 
-// A diff, applied to a page between two others that must stay as they are.
+// The bytes are a diff, which is applied to a page between two others that must stay as they are.
 inline void diff(Bytes input) {
   constexpr size_t kPage = 4096;
   using Page = std::array<std::byte, kPage>;

@@ -34,7 +34,7 @@ class AgainstAModel : public testing::TestWithParam<unsigned> {
       EXPECT_EQ(found[0].rights, model_[page].rights);
       EXPECT_EQ(found[0].is_shared, model_[page].is_shared);
     }
-    // In order, not overlapping, and no two that should be one.
+    // The areas are in order, they do not overlap, and no two of them should be one.
     const auto all = areas_.all();
     for (size_t i = 1; i < all.size(); ++i) {
       ASSERT_LE(all[i - 1].range.end, all[i].range.begin);
@@ -145,7 +145,7 @@ TEST(Areas, AHundredThousandOfThem) {
     areas.map({.range = {*found, *found + kPageSize}, .rights = i % 2 == 0 ? PROT_READ : PROT_READ | PROT_WRITE});
   }
   EXPECT_EQ(areas.all().size(), kCount);
-  // What becomes free is found again, from the top.
+  // A range that becomes free is found again, from the top.
   const Range hole{all.end - 5 * kPageSize, all.end - 4 * kPageSize};
   areas.unmap(hole);
   EXPECT_EQ(areas.find_free(2 * kPageSize), kBase);

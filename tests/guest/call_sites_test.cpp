@@ -1,4 +1,4 @@
-// Which instructions before a system call are a call site, and what becomes of them.
+// These tests check which instructions before a system call are a call site, and what becomes of them.
 #include "guest/call_sites.h"
 
 #include <gtest/gtest.h>
@@ -95,7 +95,7 @@ class ChangedSites : public testing::Test {
   ChangedSites() { sites_.add_arena(arena()); }
   ~ChangedSites() override { munmap(reinterpret_cast<void*>(arena()), CallSites::kArenaBytes); }
 
-  // In reach of all that is mapped near it.
+  // The arena is in reach of everything that is mapped near it.
   [[nodiscard]] uint64_t arena() const { return reinterpret_cast<uint64_t>(arena_); }
 
   void* arena_ = mmap(nullptr, CallSites::kArenaBytes, kAll, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -181,7 +181,7 @@ TEST_P(Compiled, LargeAtomicsAreAtomicBetweenNodes) {
   for (int word = 0; word < 5; ++word) EXPECT_EQ(counter[word], uint64_t{2 * kTimes}) << "word " << word;
 }
 
-// Whoever waits for a store by looking again and again says so.
+// A thread that waits for a store by looking again and again says so.
 TEST_P(Compiled, SaysThatItWaits) {
   void* const library = library_of(GetParam());
   ASSERT_NE(library, nullptr);
@@ -313,7 +313,7 @@ TEST_P(Compiled, DebuggersSeeTheLinesOfAccessesAndOfMisses) {
   }).join();
 }
 
-// Without checks, what the adversary does is seen: the tests above can fail.
+// Code without checks shows the adversary's changes, so the tests above can fail.
 TEST(Adversary, IsNoticedByPlainCode) {
   const std::vector<kernel> plain = kernels_of("plain");
   ASSERT_FALSE(plain.empty());

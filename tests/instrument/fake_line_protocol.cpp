@@ -124,7 +124,7 @@ void FakeLineProtocol::take(uint64_t line, bool also_valid) {
   word(line).exchange(also_valid ? 0 : MG_FINE_READABLE);
   forget();
   wait_for_hazards(line, also_valid);
-  // On its way: who relies now on what it knew before the line was taken is found out.
+  // The line is on its way now. A thread that relies on what it knew before the line was taken is found out.
   if (taken_.load() % 16 == 0)
     for (unsigned spins = 0; spins < 400; ++spins) cpu_relax();
   if (had == MG_FINE_EXCLUSIVE) std::memcpy(&elsewhere_[line << shift_], memory() + (line << shift_), line_bytes());
@@ -144,8 +144,8 @@ void FakeLineProtocol::spend_time(uint64_t seed, uint64_t* counter) {
   std::mt19937_64 random(seed);
   const uint64_t counted = counter == nullptr ? lines_ : line_of(reinterpret_cast<uintptr_t>(counter));
   while (!stop_.load()) {
-    // Now a few lines here and there, now a whole stretch; now the line of a hazard that is published, so that it goes away the
-    // moment that the hazard is cleared.
+    // The adversary takes sometimes a few lines here and there, sometimes a whole stretch, and sometimes the line of a
+    // hazard that is published, so that the line goes away the moment that the hazard is cleared.
     uint64_t line = random() % 2 == 0 ? random() % lines_ : line_in_use(random());
     const uint64_t count = random() % 4 == 0 ? random() % 64 : 1;
     for (uint64_t i = 0; i < count; ++i, line = (line + 1) % lines_) {

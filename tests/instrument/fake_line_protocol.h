@@ -1,4 +1,4 @@
-// A line protocol with one node and an adversary, who takes lines away as other nodes would, by the rules of
+// This is a line protocol with one node and an adversary, which takes lines away as other nodes would, by the rules of
 // docs/internals/fine-grain.md: from the table first, then when no hazard covers the line. Compiled code that stores
 // outside of its hazards, or uses a value that it did not check, leaves memory other than it should be.
 #pragma once
@@ -36,21 +36,21 @@ class FakeLineProtocol : public LineProtocol {
   // this object does.
   void join();
 
-  // The adversary: takes lines in a random order, without end, until it is dismissed. What it writes: adds 1 to the
-  // 64-bit word at `counter` (nullptr: to nothing) each time it has that line.
+  // Starts the adversary, which takes lines in a random order, without end, until it is dismissed. It adds 1 to the
+  // 64-bit word at `counter`, unless that is null, each time it has that line.
   void unleash(uint64_t seed, uint64_t* counter = nullptr);
-  // Returns how often it wrote. All lines are valid afterwards.
+  // Returns how often the adversary wrote. All lines are valid afterwards.
   uint64_t dismiss();
 
   [[nodiscard]] uint64_t misses() const { return misses_.load(); }
   [[nodiscard]] uint64_t taken() const { return taken_.load(); }
-  // How often the rights cache was invalidated.
+  // Returns how often the rights cache was invalidated.
   [[nodiscard]] uint64_t forgotten() const { return forgotten_.load(); }
 
   [[nodiscard]] uint64_t polls() const { return polls_.load(); }
   [[nodiscard]] uint64_t stores_taken() const { return stores_taken_.load(); }
 
-  // What the adversary does, to the line at `address`: it is invalid here.
+  // Does what the adversary does to the line at `address`, which is invalid here afterwards.
   void take_away(uintptr_t address);
 
   void load(uintptr_t address, std::span<std::byte> out) override;

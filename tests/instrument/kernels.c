@@ -368,8 +368,8 @@ ATOMIC(atomic_32, uint32_t)
 ATOMIC(atomic_64, uint64_t)
 ATOMIC(atomic_128, unsigned __int128)
 
-/* Objects that no instruction changes as a whole: the compiler calls its library, and so for a size that it does not know
- * or an object that is not aligned. They cross lines. */
+/* Objects that no instruction changes as a whole: the compiler calls its library, and so for a size that it does not
+ * know or an object that is not aligned. They cross lines. */
 struct three {
   uint32_t a, b, c;
 };
@@ -600,7 +600,7 @@ static void loop_tiles(unsigned char* memory) {
   for (long n = -2; n < 4; ++n) add_rows(words + 12000, -333, 9, n);
 }
 
-/* --- Loops that use the loop hazard, and arguments that are private in all calls ----------------------------------------------- */
+/* --- Loops that use the loop hazard, and arguments that are private in all calls ---------------------------------- */
 
 /* Stores all over the place, some of several words, with calls, inner loops and private memory in between. */
 __attribute__((noinline)) static void bump(uint32_t* counter) {
@@ -639,8 +639,8 @@ static void hold_between(unsigned char* memory) {
       for (size_t i = 0; i < mix(&state) % 40; ++i) all[i].b += i;
   }
 }
-/* Again and again over the same lines under one hazard: a transform in place, whose first step exchanges numbers that are
- * found bit by bit, and a row that is subtracted from all others. */
+/* Again and again over the same lines under one hazard: a transform in place, whose first step exchanges numbers that
+ * are found bit by bit, and a row that is subtracted from all others. */
 struct pair {
   uint64_t a, b;
 };

@@ -176,7 +176,7 @@ void atomics(unsigned char* memory) {
   }
 }
 
-// Without a lock of the processor's: std::atomic goes to the compiler's library.
+// The processor has no lock for a type of this size, so std::atomic calls the compiler's library.
 struct Range {
   uint64_t begin, end, step;
 };

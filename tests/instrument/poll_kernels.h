@@ -7,30 +7,31 @@
 extern "C" {
 #endif
 
-/* --- Loops. On private memory, but for scale() and scatter(). */
-/* Nobody knows how often. Returns how often. */
+/* --- Loops. They are on private memory, but for scale() and scatter(). */
+/* The compiler cannot know how often this loops. Returns how often it did. */
 unsigned long collatz(unsigned long n);
-/* The same, by jumps into the midst of each other. */
+/* Does the same by loops that jump into the midst of each other. */
 unsigned long tangled(unsigned long n);
-/* A few hundred times, and 15 by 20 times. */
+/* These loop a few hundred times, and 15 by 20 times. */
 unsigned bounded(unsigned seed);
 unsigned bounded_nest(unsigned seed);
-/* Until no bit is left, or before: from `bit` downwards, bits of n that are set are cleared, and the first other set. */
+/* From `bit` downwards, clears the bits of n that are set, and sets the first other bit. Ends there, or when no bit is
+ * left. */
 unsigned long lowest_zero(unsigned long n, unsigned long bit);
-/* The loop hazard is published: adds to numbers here and there. */
+/* Adds to numbers here and there, with the loop hazard published. */
 void scatter(unsigned* to, unsigned long mask, unsigned long times);
-/* The same with a loop inside that never comes to a second iteration. */
+/* Does the same with a loop inside that never comes to a second iteration. */
 void scatter_chains(unsigned* to, unsigned long mask, unsigned long times);
-/* Vectors, however long; and the same `rows` times. */
+/* These add to vectors of any length; add_rows() does so `rows` times. */
 void add(int length, float x);
 void add_rows(int rows, int length, float x);
-/* Calls itself, without a loop. Returns how often. */
+/* Calls itself, without a loop. Returns how often it did. */
 unsigned long calls(unsigned depth, unsigned width);
 /* Hazards are published around pieces of the loop. */
 void scale(double* numbers, long length, double by);
-/* Until somebody else sets *flag. */
+/* Loops until another thread sets *flag. */
 void wait_for(const int* flag);
-/* By compare-and-swap in a loop, of a private number. */
+/* Counts in a private number, by compare-and-swap in a loop. */
 unsigned long count_privately(unsigned long times);
 
 /* --- Orders. */

@@ -1,5 +1,5 @@
-// What compiled code tells a protocol beside its misses: polls, fences, values of stores, and the compare-and-swap
-// loops that begin. By counting calls: the words that it looks at before are never 0 here.
+// Compiled code tells a protocol more than its misses: polls, fences, values of stores, and the compare-and-swap loops
+// that begin. These tests count the calls: the words that the code looks at before a call are never 0 here.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -74,7 +74,7 @@ class Recorder : public FakeLineProtocol {
     FakeLineProtocol::begin_store(address);
   }
 
-  // How many polls `run` makes.
+  // Returns how many polls `run` makes.
   template <typename Run>
   uint64_t polls_of(Run&& run) {
     const uint64_t before = polls();
@@ -136,7 +136,7 @@ TEST_P(Tells, LoopsThatHoldAHazardPollWhenTheirCountRunsOut) {
   for (const auto& [run, additions] : {std::pair{KERNEL(scatter), 1u}, std::pair{KERNEL(scatter_chains), 2u}}) {
     std::fill_n(words, 512, 0);
     const uint64_t polls = protocol.polls_of([&] { run(words, 511, kTimes); });
-    // Of 5 to 40 instructions an addition, of which 4,096 may go by without a poll.
+    // An addition has 5 to 40 instructions, of which 4,096 may go by without a poll.
     EXPECT_GE(polls, kTimes * 5 / 4096);
     EXPECT_LE(polls, additions * kTimes * 40 / 4096);
     EXPECT_EQ(std::accumulate(words, words + 512, 0ul), additions * kTimes);
@@ -182,7 +182,7 @@ TEST_P(Tells, WhatIsWaitedForMayComeByAPoll) {
   EXPECT_EQ(flag, 1);
 }
 
-// What a poll keeps: errno, and hazards that a signal handler finds published.
+// A poll keeps errno, and hazards that a signal handler finds published.
 TEST_P(Tells, PollsKeepErrnoAndTheHazardsOfInterruptedCode) {
   protocol.on_poll = [] { errno = EIO; };
   errno = ERANGE;
@@ -213,7 +213,7 @@ TEST_P(Tells, AStoreThatMissesIsOfferedWithItsValue) {
   alignas(32) unsigned char values[32];
   for (unsigned i = 0; i < sizeof values; ++i) values[i] = static_cast<unsigned char>(0x30 + i);
   for (const stored* row = static_cast<const stored*>(dlsym(library, "stores")); row->name != nullptr; ++row) {
-    // In a line; and, where it may, across the border to the next.
+    // The object lies in a line, or, where it may, across the border to the next line.
     for (const unsigned at : {1024u, 1088 - row->alignment}) {
       unsigned char* const to = protocol.memory() + at;
       const bool crosses = at % 64 + row->size > 64;
@@ -257,10 +257,10 @@ TEST_P(Tells, ACompareAndSwapLoopAsksForItsLineOnce) {
   const std::vector<uintptr_t> once = {reinterpret_cast<uintptr_t>(word)};
   EXPECT_EQ(protocol.prefetched_, once);
   EXPECT_EQ(*word, 7);
-  // Before the load: nothing else has missed.
+  // The prefetch came before the load: nothing else has missed.
   EXPECT_EQ(protocol.loads_, 0u);
   EXPECT_EQ(protocol.stores_, 0u);
-  // Not for each of many attempts, of which the first ones lose the line again.
+  // There is no prefetch for each of many attempts, of which the first ones lose the line again.
   int* const lock = reinterpret_cast<int*>(word) + 32;
   protocol.take_away(reinterpret_cast<uintptr_t>(lock));
   int left = 10;

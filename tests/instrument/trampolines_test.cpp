@@ -15,7 +15,7 @@
 namespace multigrain::testing {
 namespace {
 
-// Which registers a program uses.
+// This says which registers a program uses.
 enum Vectors : unsigned { kXmm, kYmm, kZmm };
 
 struct alignas(64) Registers {
@@ -27,7 +27,7 @@ static_assert(offsetof(Registers, general) == 2112);
 
 }  // namespace
 
-// Of the trampolines: 0 makes them keep registers by xsave.
+// This is a variable of the trampolines: 0 makes them keep registers by xsave.
 extern "C" uint8_t multigrain_keep_by_moves;
 
 // Loads the registers from `in`, calls `entry(address, 8)` and stores them to `out`. Returns what the entry returned.

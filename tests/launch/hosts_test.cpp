@@ -1,4 +1,4 @@
-// How hosts are named on the command line and in files, and which nodes they get.
+// These tests check how hosts are named on the command line and in files, and which nodes they get.
 #include "launch/hosts.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Where the kernel says that it has killed for want of memory: as files that look like the kernel's.
+// These tests give files that look like those in which the kernel says that it has killed a process for want of memory.
 #include "launch/memory_kills.h"
 
 #include <gtest/gtest.h>

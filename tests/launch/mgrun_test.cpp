@@ -325,7 +325,7 @@ TEST_F(MgrunTest, MessagesThatAreLostEndNothing) {
 TEST_F(MgrunTest, AStandardDescriptorThatIsClosedStaysUnusable) {
   const std::string command =
       std::string(MGRUN) + " --nodes 2 bash -c 'echo x' 0<&- 1>&- 2>" + (folder_ / "err").string();
-  // As without mgrun: the shell's echo fails.
+  // The shell's echo fails, as it does without mgrun.
   EXPECT_NE(finish(start_shell(command)), 0);
   EXPECT_THAT(err(), HasSubstr("Bad file descriptor"));
 }
@@ -578,7 +578,7 @@ TEST_F(MgrunTest, AProgramMayHandleTheSignal) {
   EXPECT_TRUE(all_gone(processes));
 }
 
-// As timeout, scancel and systemd send it: to every process that belongs to the run.
+// timeout, scancel and systemd send a signal like this: to every process that belongs to the run.
 TEST_F(MgrunTest, ASignalToAllProcessesIsOneSignal) {
   const std::string got = (folder_ / "got").string();
   const std::string script = "echo $$ > " + (folder_ / "pid.").string() +

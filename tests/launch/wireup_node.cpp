@@ -1,10 +1,10 @@
-// Stands in for a Multigrain program of several hosts where a test needs one that only wires up. Every node exchanges
-// cards of several sizes with the others and checks them; what follows is up to the argument:
+// This stands in for a Multigrain program of several hosts where a test needs one that only wires up. Every node
+// exchanges cards of several sizes with the other nodes and checks them. The argument says what follows:
 //
-//   report   print who it is, then end
-//   serve    node 0 sleeps for a minute; the others wait for the end of the launcher's channel, and end
+//   report   each node prints its number, and ends
+//   serve    node 0 sleeps for a minute; the other nodes wait for the end of the launcher's channel, and end
 //   leave    node 1 ends with status 0 before its time; node 0 sleeps
-//   follow   node 0 ends with status 5, the others a moment before it, as if they had seen its connections break
+//   follow   node 0 ends with status 5, the other nodes a moment before it, as if they had seen its connections break
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
@@ -68,7 +68,7 @@ int main(int argc, char** argv) {
   }
   if (mode == "leave" && self == 1) return 0;
   if (mode == "follow") {
-    // The others' ends overtake that of node 0.
+    // The ends of the other nodes overtake that of node 0.
     if (self == 0) usleep(100'000);
     return self == 0 ? 5 : 0;
   }

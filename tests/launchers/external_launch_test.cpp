@@ -1,5 +1,5 @@
-// What other launchers leave in the environment, and what is made of it. The environments are those that Open MPI
-// 4.1.4, MPICH 4.0.2 and Slurm 22.05 set, cut down to what concerns us.
+// These tests check what other launchers leave in the environment, and what is made of it. The environments are those
+// that Open MPI 4.1.4, MPICH 4.0.2 and Slurm 22.05 set, cut down to what concerns us.
 #include "runtime/external_launch.h"
 
 #include <gmock/gmock.h>
@@ -30,7 +30,7 @@ const Environment kSlurm = {{"SLURM_JOB_ID", "1"},      {"SLURM_NTASKS", "3"},  
                             {"SLURM_TASK_PID", "4711"}, {"SLURM_MPI_TYPE", "none"}};
 const Environment kPmi2 = {{"PMI_FD", "10"}, {"PMI_JOBID", "1.0"}, {"PMI_RANK", "1"}, {"PMI_SIZE", "3"}};
 const Environment kPmix = {{"PMIX_NAMESPACE", "slurm.pmix.1.0"}, {"PMIX_RANK", "1"}};
-// In a shell of salloc, and in a script of sbatch.
+// These are the environments in a shell of salloc, and in a script of sbatch.
 const Environment kAllocation = {{"SLURM_JOB_ID", "1"}, {"SLURM_NTASKS", "4"}, {"SLURM_NNODES", "2"}};
 const Environment kBatch = {{"SLURM_JOB_ID", "1"}, {"SLURM_NTASKS", "4"},  {"SLURM_PROCID", "0"},
                             {"SLURM_GTIDS", "0"},  {"SLURM_LOCALID", "0"}, {"SLURM_TASK_PID", "4711"}};

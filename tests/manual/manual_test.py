@@ -58,7 +58,6 @@ class Pages(unittest.TestCase):
                 with self.subTest(command=command, option=option):
                     self.assertIn(f"\\fB{option}\\fR", page)
 
-
     def test_name_every_variable(self) -> None:
         page = self.page("mgrun").read_text()
         self.assertEqual(page.count(".SH ENVIRONMENT"), 1)
@@ -101,6 +100,26 @@ class Completion(unittest.TestCase):
         for command in COMMANDS:
             with self.subTest(command=command):
                 output("zsh", "-n", str(BUILD / f"share/zsh/site-functions/_{command}"))
+
+
+class RepeatedOptions(unittest.TestCase):
+    """mgstudy repeats options of mgrun, which has them from the table of settings."""
+
+    def test_are_those_of_mgrun(self) -> None:
+        of_mgrun = {option.flags[-1]: option for option in manual.help_of(str(BUILD / "bin/mgrun")).options()}
+        sections = manual.help_of(str(BUILD / "bin/mgstudy"), "family").sections
+        repeated = next(each.options for each in sections if each.title == "the machine, as for mgrun")
+        # These are mgstudy's own, or have another default.
+        repeated = [each for each in repeated if each.flags[-1] not in ("--clock", "--mgrun-option", "--mgrun")]
+        self.assertIn("--net", [each.flags[-1] for each in repeated])
+        for option in repeated:
+            name = option.flags[-1]
+            with self.subTest(option=name):
+                self.assertIn(name, of_mgrun)
+                self.assertEqual(option.value, of_mgrun[name].value)
+                choices = set(of_mgrun[name].choices)
+                named = choices & set(re.findall(r"[-\w]+", option.text))
+                self.assertIn(named, [set(), choices], "mgstudy names some of mgrun's values, and not others")
 
 
 class Documentation(unittest.TestCase):

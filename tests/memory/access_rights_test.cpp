@@ -39,7 +39,7 @@ using ::testing::HasSubstr;
 
 constexpr uint64_t kRegionSize = uint64_t{64} << 30;
 
-// What the handler needs and what it saw.
+// The handler needs this, and notes here what it saw.
 struct World {
   AccessRights* rights = nullptr;
   SpinLock lock;  // serialises rights changes, as the contract asks of callers
@@ -47,7 +47,7 @@ struct World {
   std::atomic<int> read_faults{0};
   std::atomic<int> write_faults{0};
   std::atomic<std::byte*> address{nullptr};
-  // Where to go on after a fault that is not ours; only one thread does that.
+  // A thread goes on here after a fault that is not ours. Only one thread does that.
   std::atomic<bool> expects_foreign{false};
   sigjmp_buf after_foreign;
 };
@@ -223,7 +223,7 @@ TEST_P(AccessRightsTest, RightsAreWhatThePrimitivesSay) {
   EXPECT_FALSE(kernel_can_write(at));
   rights_->revoke(page, 1);
   EXPECT_FALSE(kernel_can_read(at));
-  // After the revocation of a read-only page (which userfaultfd marks), a grant means the same as ever.
+  // When the rights to a read-only page (which userfaultfd marks) have been revoked, a grant means the same as ever.
   rights_->grant_read(page, 1);
   rights_->revoke(page, 1);
   rights_->grant_write(page, 1);
@@ -298,7 +298,7 @@ TEST_P(AccessRightsTest, FaultsInsideMemcpy) {
   std::memcpy(view(40) + 61, data.data(), length);
   EXPECT_EQ(std::memcmp(alias(40) + 61, data.data(), length), 0);
   EXPECT_GE(world_->write_faults.load(), 6);
-  // From shared memory to shared memory: reads and writes fault in one call, at unaligned page crossings.
+  // This copies from shared memory to shared memory: reads and writes fault in one call, at unaligned page crossings.
   rights_->revoke(PageId(40), 6);
   std::memcpy(view(50) + 13, view(40) + 61, length);
   EXPECT_EQ(std::memcmp(alias(50) + 13, data.data(), length), 0);
@@ -416,7 +416,7 @@ TEST_P(AccessRightsTest, LeavesForeignFaultsAlone) {
   EXPECT_EQ(foreign_signal([] { load(pointer(8)); }), SIGSEGV);
   EXPECT_EQ(foreign_signal([&] { load(region_->base() + region_->size()); }), SIGSEGV);
   EXPECT_EQ(foreign_signal([&] { store(region_->base() - 1, 1); }), SIGSEGV);
-  // Not canonical: the kernel gives no address with the signal.
+  // The address is not canonical: the kernel gives no address with the signal.
   EXPECT_EQ(foreign_signal([] { load(pointer(uintptr_t{0xdead} << 48)); }), SIGSEGV);
   // A mapped file that ends before its mapping does: the signal is SIGBUS.
   const int fd = memfd_create("empty", MFD_CLOEXEC);
@@ -507,7 +507,7 @@ Ending in_child(const std::function<int()>& body) {
 
 constexpr int kCannotTest = 77;
 
-// From here on the system call userfaultfd fails with `code`, as a container's profile makes it.
+// Makes the system call userfaultfd fail with `code` from here on, as a container's profile does.
 bool deny_userfaultfd(unsigned code) {
   sock_filter filter[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),

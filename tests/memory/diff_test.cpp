@@ -43,7 +43,7 @@ constexpr Pattern kPatterns[] = {Pattern::kNone,    Pattern::kOneByte,   Pattern
                                  Pattern::kDoubles, Pattern::kAlternate, Pattern::kThirds, Pattern::kDense,
                                  Pattern::kBlocks,  Pattern::kAll};
 
-// Whether the pattern changes byte i.
+// Returns whether the pattern changes byte i.
 bool changes(Pattern pattern, size_t i, size_t size, Random& random) {
   switch (pattern) {
     case Pattern::kNone:
@@ -265,7 +265,7 @@ TEST(DiffConcurrency, EncodesWhatItCompared) {
     });
     std::vector<std::byte> out(max_encoded_size(kSize));
     size_t total = 0;
-    // At least until the writer has run.
+    // The rounds go on at least until the writer has run.
     for (int round = 0; round < 2000 || total < 100; ++round) {
       const size_t encoded = encode_diff(page.data(), twin.data(), kSize, out, code);
       Page home(kSize);

@@ -1,4 +1,4 @@
-// What the memory tests share.
+// The memory tests share this.
 #pragma once
 
 #include <fcntl.h>
@@ -21,8 +21,8 @@ inline uint64_t resident_set_bytes() {
   return resident * 4096;
 }
 
-// Whether a system call may read the byte. The kernel takes no fault of ours, so this asks for rights without raising a
-// signal.
+// Returns whether a system call may read the byte. The kernel takes no fault of ours, so this asks for rights without
+// raising a signal.
 inline bool kernel_can_read(const void* address) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return false;
@@ -33,7 +33,7 @@ inline bool kernel_can_read(const void* address) {
   return written == 1;
 }
 
-// Whether a system call may write the byte; if so, it is zero afterwards.
+// Returns whether a system call may write the byte; if so, it is zero afterwards.
 inline bool kernel_can_write(void* address) {
   const int zeros = open("/dev/zero", O_RDONLY | O_CLOEXEC);
   const long got = syscall(SYS_read, zeros, address, 1);

@@ -52,7 +52,7 @@ class VirtualTimeTest : public ::testing::Test {
     EXPECT_EQ(g_sleepers.load(), 0u);
   }
 
-  // Of a processor that has stopped.
+  // The processor must have stopped.
   static uint64_t time_in(unsigned processor, Category category) {
     ProfileSnapshot profile;
     g_profiles[processor].snapshot(profile);
@@ -204,7 +204,7 @@ TEST_F(VirtualTimeTest, NobodyRunsAheadOfTheSlowest) {
       virtual_time::advance(virtual_time::now() + step);
       const Nanoseconds clock = virtual_time::now();
       virtual_time::synchronise();
-      // What the others have published only grows, so this holds however long ago they were looked at.
+      // The clocks that other processors have published only grow, so this holds however long ago they were looked at.
       for (unsigned other = 0; other < 3; ++other) {
         if (other == self || g_clocks[other].state.load() != virtual_time::ProcessorClock::kRuns) continue;
         EXPECT_GE(g_clocks[other].published.load() + kSkew, clock) << other << " is slower than " << self;

@@ -18,7 +18,7 @@ void slave(void*) {
   if (std::strcmp(way, "exit-elsewhere") == 0) {
     mg_barrier(barrier);
     if (last) std::exit(7);
-    // The others would go on for ever.
+    // The other processors would go on for ever.
     while (true) {
       ++counts[mg_processor()];
       mg_release();

@@ -33,7 +33,7 @@ void options_of_other_versions() {
     REQUIRE(std::string_view(mg_error()).find("MG_ALLOC_OPTIONS_INIT") != std::string_view::npos);
   }
 
-  // What an older structure has no room for is not looked at.
+  // Fields for which an older structure has no room are not looked at.
   options.alignment = 48;
   options.home = MG_HOME_NODE;
   options.node = mg_nodes();

@@ -1,5 +1,6 @@
 // What main() left in globals, in the heap that they own and in static locals is there on every node, may be used and
-// changed there, and parts ways: fork()'s semantics. Copied anew when a node without running processors gets some.
+// changed there, and differs from node to node afterwards, as with fork(). It is copied anew when a node without
+// running processors gets some.
 #include <map>
 #include <memory>
 #include <mutex>
@@ -59,7 +60,7 @@ void slave(void*) {
     static_local().emplace_back("not main");
   }
   mg_barrier(barrier);
-  // Nothing of another node has come here.
+  // No change of another node has come here.
   const unsigned here = mg_processors_per_node();
   REQUIRE(numbers.size() == 10000 + round_number + 5000 * here);
   for (size_t i = 10000 + round_number; i < numbers.size(); ++i) REQUIRE(numbers[i] == static_cast<int>(mg_node()));

@@ -4,8 +4,8 @@
  *   mgrun --nodes 2 --protocol dszoom handlers left | stores | jumps [ROUNDS]
  *
  * left    a handler leaves a loop that stores to shared memory by siglongjmp: the other node gets the loop's lines.
- * stores  a handler stores to private memory, again and again, while its thread stores to shared memory of which the other
- *         node takes the lines: no store of the thread is lost.
+ * stores  a handler stores to private memory, again and again, while its thread stores to shared memory of which the
+ *         other node takes the lines: no store of the thread is lost.
  * jumps   the same with a handler that jumps inside of itself.
  */
 #define _GNU_SOURCE

@@ -1,6 +1,6 @@
-// What the C++ library does with shared memory: on another node than the one that filled it, so that its lines are not
-// there. Each check is made of what that node has found and of what it has left. A program of Multigrain's: its exit status
-// is the verdict.
+// This checks the C++ library on shared memory, on another node than the one that filled the memory, so that its lines
+// are not there. Each check looks at what that node has found and at what it has left. This is a program of Multigrain:
+// its exit status is the verdict.
 #include <unistd.h>
 
 #include <charconv>

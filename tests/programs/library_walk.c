@@ -1,7 +1,7 @@
-// Every function of C that has a wrapper (wrapped_functions.def), on private memory and on shared memory whose lines are
-// another node's: what it returns and leaves must be the same. The list itself says which there are, so that a wrapper
-// without a case is an error. Built with -fno-builtin and with unchecked calls as errors: a case whose call does not go to
-// a wrapper does not compile.
+// Every function of C that has a wrapper (wrapped_functions.def), on private memory and on shared memory whose lines
+// are another node's: what it returns and leaves must be the same. The list itself says which there are, so that a
+// wrapper without a case is an error. Built with -fno-builtin and with unchecked calls as errors: a case whose call
+// does not go to a wrapper does not compile.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dlfcn.h>

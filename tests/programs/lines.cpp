@@ -95,7 +95,8 @@ void ticket_lock(void*) {
   REQUIRE(load(counter) == uint64_t{kRounds} * mg_processors());
 }
 
-// Everybody writes words of its own, and reads others', on the same lines and pages; and strings of odd lengths.
+// Every processor writes words of its own, and reads words of the others, on the same lines and pages; and strings of
+// odd lengths.
 void false_sharing(void*) {
   const unsigned me = mg_processor(), all = mg_processors();
   uint64_t* const base = word(8);
@@ -116,7 +117,7 @@ void false_sharing(void*) {
       __multigrain_load(bytes + size_t{77} * neighbour, read.size(), read.data());
       for (const unsigned char byte : read) REQUIRE(byte == program::pattern(neighbour, round));
     } else if (round % 8 == 1) {
-      // Nobody is more than a round away.
+      // No processor is more than a round away.
     }
     meet();
   }

@@ -20,9 +20,9 @@
  * In the last two roles are processors, who meet at a barrier of Multigrain's.
  *
  * Built with LITMUS_PLAIN, the variables of the form `atomic` are not atomics but volatile: what is left are the orders
- * of the hardware, and of compiled checks. That shows that these tests can fail: `store buffering` does on one node. With
- * LITMUS_RACING as well they are plain integers, for mgcc's -fmultigrain-sequential: elsewhere the compiler may do with
- * them what it likes.
+ * of the hardware, and of compiled checks. That shows that these tests can fail: `store buffering` does on one node.
+ * With LITMUS_RACING as well they are plain integers, for mgcc's -fmultigrain-sequential: elsewhere the compiler may do
+ * with them what it likes.
  */
 #define _GNU_SOURCE
 #include <getopt.h>
@@ -187,8 +187,8 @@ static void store_buffering(unsigned role, unsigned i) {
   result(role, i, load(role == 0 ? y : x, i));
 }
 
-/* Store buffering behind a load of something else, with nothing in between: a compiler that gathers loads would make the
- * second one before the store. */
+/* Store buffering behind a load of something else, with nothing in between: a compiler that gathers loads would make
+ * the second one before the store. */
 __attribute__((noinline)) static int store_one_between(variable* restrict before, variable* restrict mine,
                                                        variable* restrict others) {
   const int first = *before;

@@ -1,5 +1,6 @@
-// What mg_spawn and mg::run_on_all refuse because another node would see something else there, and what they must not
-// refuse. The first argument chooses mistakes that end the run, for tests of the sentence that it ends with.
+// mg_spawn and mg::run_on_all refuse some arguments because another node would see something else there, and must not
+// refuse others. The first argument of this program chooses mistakes that end the run, for tests of the sentence that
+// it ends with.
 #include <pthread.h>
 #include <semaphore.h>
 #include <threads.h>
@@ -44,7 +45,7 @@ void store_number(void* argument) {
 }
 
 void change_own(void* argument) {
-  // Not with a mutex of the node's: it might be locked on node 0 when it is copied.
+  // This does not use a mutex of the node, because that might be locked on node 0 when it is copied.
   std::atomic_ref(*static_cast<int*>(argument)) += 1 + static_cast<int>(mg_node());
   result[mg_processor()] = 7;
 }
@@ -74,7 +75,7 @@ void spawn_arguments() {
     mg_flag_set(go_on, 0);
   }
 
-  // Filled in before the first spawn, though others beside have changed since.
+  // This is filled in before the first spawn, though variables beside it have changed since.
   for (int i = 0; i < 64; ++i) filled_before[i] = {i + 100, i};
   REQUIRE(mg_spawn(first, store_number, &filled_before[first]) == 0);
   filled_before[second + 1].number = 1;
@@ -99,7 +100,7 @@ void spawn_arguments() {
   REQUIRE(result[first] == first && result[second] == 78);
   mg_flag_set(go_on, 0);
 
-  // On the heap before the copy.
+  // This was on the heap before the copy.
   REQUIRE(mg_spawn(first, store_number, on_heap) == 0);
   auto* const also = on_heap;
   REQUIRE(mg_spawn(second, store_number, also) == 0);
@@ -161,7 +162,7 @@ void captures() {
   mg::run_on_all([data = array.data(), global_address = &global](unsigned me) { data[me] = *global_address; });
   for (const long value : array) REQUIRE(value == 5);
   mg::run_on_all([] {});
-  // On the caller's own node its variables are there.
+  // The caller's variables are there on its own node.
   if (mg_processors_per_node() > 1) {
     mg::spawn(1, [&number] { number = 11; });
     mg::join(1);
@@ -181,7 +182,7 @@ struct Everything {
   std::mutex cpp;
 };
 
-// Each in shared memory. On one node they work.
+// Each of these is in shared memory. They work on one node.
 void lock_things(std::string_view which, Everything& all) {
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);

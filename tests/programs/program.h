@@ -1,4 +1,4 @@
-// What the test programs share. They are ordinary Multigrain programs: their exit status is the verdict.
+// The test programs share this. They are ordinary Multigrain programs: their exit status is the verdict.
 #pragma once
 
 #include <multigrain/multigrain.h>
@@ -7,8 +7,8 @@
 #include <cstdio>
 #include <cstdlib>
 
-// Ends the run when the condition does not hold, on whichever node that is. Not exit(): handlers and destructors of
-// static objects belong to node 0.
+// Ends the run when the condition does not hold, on any node. It does not call exit(), because handlers and destructors
+// of static objects belong to node 0.
 #define REQUIRE(condition)                                                                                       \
   do {                                                                                                           \
     if (!(condition)) {                                                                                          \

@@ -1,5 +1,5 @@
-// Several processors and one page: those of a node fault on it at once; one releases while others of its node write
-// it; and those of different nodes write neighbouring bytes of it between the same two barriers.
+// Several processors use one page: those of a node fault on it at once; one releases while other processors of its node
+// write it; and processors of different nodes write neighbouring bytes of it between the same two barriers.
 #include "program.h"
 
 namespace {

@@ -81,7 +81,7 @@ void pipeline_of_flags() {
     ++*ring;
     mg_flag_set(stage[me], round);
     REQUIRE(mg_flag_get(stage[me]) == round);
-    // Nobody may set a flag again before those who wait for its value have seen it.
+    // No processor may set a flag again before the processors that wait for its value have seen it.
     mg_barrier(barrier);
   }
 }
@@ -111,7 +111,7 @@ void barrier_of_two() {
   }
 }
 
-// Everybody waits for one broadcast.
+// All processors wait for one broadcast.
 void broadcast() {
   const unsigned me = mg_processor();
   mg_lock(lock);

@@ -96,7 +96,7 @@ void slave(void*) {
 int main() {
   bytes = 3 * mg_page_size() + 123;
   source = program::shared<unsigned char>(bytes);
-  // Not page-aligned parts: two processors' buffers meet inside a page.
+  // The parts are not aligned to pages: two processors' buffers meet inside a page.
   destination = program::shared<unsigned char>(bytes * mg_processors(), MG_HOME_NODE, mg_nodes() - 1);
   barrier = mg_barrier_create(0);
   program::run_on_all(slave);

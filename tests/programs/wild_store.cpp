@@ -1,4 +1,4 @@
-// A store into a part of the shared region that nobody has allocated is a SIGSEGV too, not a new page.
+// A store into a part of the shared region that is not allocated is a SIGSEGV too, not a new page.
 #include "program.h"
 
 int main() {

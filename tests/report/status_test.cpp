@@ -1,4 +1,4 @@
-// What a processor notes about its locks, and where things came from.
+// These tests check what a processor notes about its locks, and about where things came from.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -1,4 +1,5 @@
-// Whether nodes on several hosts can run together, and what a card that makes no sense gets.
+// These tests check whether nodes on several hosts can run together, and what the sender of a card is told that makes
+// no sense.
 #include "runtime/node_card.h"
 
 #include <gmock/gmock.h>

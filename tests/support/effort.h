@@ -1,5 +1,5 @@
-// How much a test does of what is random or large. The stages asan and tsan of ./test run a tenth as fast as GCC's optimised
-// code does, in which `./test full` runs the same tests.
+// This says how much a test does of what is random or large. The stages asan and tsan of ./test run a tenth as fast as
+// GCC's optimised code does, in which `./test full` runs the same tests.
 #pragma once
 
 #include <type_traits>

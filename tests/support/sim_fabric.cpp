@@ -182,7 +182,8 @@ bool SimNetwork::deliver(NodeId from, NodeId to) {
 bool SimNetwork::random_step() {
   const std::vector<const Pending*> choices = deliverable();
   if (choices.empty()) return false;
-  // Not std::uniform_int_distribution: its results differ between libraries, and a seed must mean one run.
+  // std::uniform_int_distribution is not used, because its results differ between libraries, and a seed must mean one
+  // run.
   const Pending& chosen = *choices[random_() % choices.size()];
   return deliver(chosen.from, chosen.to);
 }

@@ -45,7 +45,8 @@ class SimFabric final : public Fabric {
   using Fabric::send;
   void send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice slice,
             SendContext context, Nanoseconds not_before = 0) override;
-  // What the network's PollMode says. Code that waits for an answer by polling makes progress under kRandomStep only.
+  // Does what the network's PollMode says. Code that waits for an answer by polling makes progress under kRandomStep
+  // only.
   unsigned poll() override;
   // Polling threads are counted (pollers()), and otherwise without effect: no thread sleeps.
   void begin_polling() override { ++pollers_; }
@@ -75,7 +76,7 @@ class SimFabric final : public Fabric {
 
 class SimNetwork {
  public:
-  // What Fabric::poll() does: nothing, so that only the test delivers; or one random_step() of the whole network.
+  // Fabric::poll() does nothing, so that only the test delivers; or it does one random_step() of the whole network.
   enum class PollMode { kManual, kRandomStep };
 
   struct Options {

@@ -309,7 +309,8 @@ struct CountedWorld {
   [[nodiscard]] std::string check() const {
     return manager.arrived() < scenario->count ? "" : "an episode did not end";
   }
-  // Who comes when is open, so at the end fewer than `count` may be left waiting; nobody else.
+  // The order in which processors arrive is open, so at the end fewer than `count` may be left waiting, and no
+  // processor else.
   [[nodiscard]] std::string check_end() const {
     size_t waiting = 0;
     for (size_t i = 0; i < processor.size(); ++i) {

@@ -1,4 +1,4 @@
-// The engine of a guest's futexes, call by call. What every order of messages does to it: futex_explorer_test.
+// These tests call the engine of a guest's futexes, call by call. futex_explorer_test tries every order of messages.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -27,7 +27,7 @@ class Server {
   explicit Server(size_t slots, size_t buckets = 8)
       : entries_(slots + 1), buckets_(buckets), server_(entries_, buckets_) {}
 
-  // What the server tells because of this.
+  // Returns what the server tells because of this request.
   std::vector<Told> serve(uint32_t caller, FutexRequest request) {
     told_.clear();
     server_.serve(WaiterId(caller), request,

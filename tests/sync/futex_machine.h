@@ -18,7 +18,7 @@
 
 namespace multigrain::testing {
 
-// What a thread of the guest gives a call. Words below `kUnmapped` are none.
+// A thread of the guest gives this to a call. Words below `kUnmapped` do not exist.
 class FutexCaller : public Futexes::Caller {
  public:
   static constexpr uint64_t kUnmapped = 1 << 16;

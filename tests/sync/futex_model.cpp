@@ -104,7 +104,7 @@ std::string Machine::apply(const Event& event, std::string* log) {
 
 // --- Threads
 
-// What the word must hold for the thread to wait.
+// Returns what the word must hold for the thread to wait.
 uint8_t Machine::expected(unsigned thread) const {
   return is_lock(op(thread).kind) ? 2 : op(thread).value;
 }
@@ -463,7 +463,7 @@ void Machine::judge_done(unsigned thread, uint32_t result) {
       break;
     case Kind::kWakeOp:
       woken = judge_wake(what.word, what.count, ~uint32_t{0}, told);
-      // What it found is in the request: words have changed since.
+      // The request says what the thread found, because words have changed since.
       woken += judge_wake(what.second_word, entries_[id_of(thread).value].request.second_count, ~uint32_t{0}, told);
       done = woken;
       break;

@@ -1,15 +1,15 @@
-// The futexes of a guest (sync/futex) as one plain value: the server's engine itself, the messages between it and each
-// thread, and what the shell does for a thread (futexes.cpp), cut into steps of at most one access to a word or one
-// message. The explorer (coherence/explorer.h) tries every order of the steps. Only messages between one thread and
-// the server keep their order; the fabric promises more.
+// This is the futexes of a guest (sync/futex) as one plain value: the server's engine itself, the messages between it
+// and each thread, and what the shell does for a thread (futexes.cpp), cut into steps of at most one access to a word
+// or one message. The explorer (coherence/explorer.h) tries every order of the steps. Only messages between one thread
+// and the server keep their order; the fabric promises more.
 //
 // The threads' calls are judged by a second, small futex of one node, which knows neither messages nor tentative
-// waiters: what each call does there happens at one moment during the call.
+// waiters: each call acts there at one moment during the call.
 //   a wait begins   when the thread reads the word and finds what it expects
 //   a wait ends     when the server lets it leave, or at the wake's moment
 //   all others      when the server carries them out
-// At that moment the call must have woken exactly the oldest waiters there that it should, and have counted them; between what a
-// holder reads or writes and that moment nobody may begin to wait, be woken or be moved there.
+// At that moment the call must have woken exactly the oldest waiters there that it should, and have counted them.
+// Between a holder's access of the word and that moment no thread may begin to wait, be woken or be moved there.
 #pragma once
 
 #include <array>
@@ -25,8 +25,8 @@ namespace multigrain::futex_model {
 inline constexpr unsigned kMaxThreads = 4;
 inline constexpr unsigned kWords = 3;
 
-// Deliberate faults, each of which a test shows to be caught: first of what a thread does, and then of the engine, which
-// futex_mutants.cmake puts there.
+// Deliberate faults, each of which a test shows to be caught: first of what a thread does, and then of the engine,
+// which futex_mutants.cmake puts there.
 enum class Mutant : uint8_t {
   kNone,
   kConfirmsBlindly,        // a waiter counts as confirmed when it is queued, and may leave again
@@ -49,7 +49,7 @@ enum class Mutant : uint8_t {
   kCount
 };
 [[nodiscard]] const char* name(Mutant mutant);
-// That of the engine in the process that explores.
+// This is the mutant of the engine in the process that explores.
 inline Mutant mutant_of_engine = Mutant::kNone;
 [[nodiscard]] inline bool is(Mutant mutant) {
   return mutant_of_engine == mutant;
@@ -107,7 +107,7 @@ class Machine : exploring::Narrator {
   [[nodiscard]] static std::string in_words(const Event& event);
 
  private:
-  // What a thread does next, or waits for.
+  // This says what a thread does next, or waits for.
   enum class At : uint8_t {
     kOp,
     kLook,      // at the word, before it asks to be queued
@@ -127,7 +127,7 @@ class Machine : exploring::Narrator {
     At at = At::kOp;
     bool has_looked = false;  // a mutant's: and has found what it expects
   };
-  // In the futex that judges.
+  // This is what the futex that judges knows of the thread.
   struct Waiting {
     bool is_queued = false;   // at the server: has its place in the order
     bool is_waiting = false;  // has found the value

@@ -29,7 +29,7 @@ struct Shared {
   std::atomic<unsigned> ended{0};
 };
 
-// All nodes have come so far.
+// Returns when all nodes have come here.
 void meet(std::atomic<unsigned>& counter, unsigned nodes) {
   counter.fetch_add(1);
   while (counter.load() < nodes) std::this_thread::yield();

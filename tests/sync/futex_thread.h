@@ -19,7 +19,7 @@ inline uint64_t address_of(const std::atomic<uint32_t>& word) {
   return reinterpret_cast<uint64_t>(&word);
 }
 
-// How a thread waits.
+// This says how a thread waits.
 struct Manner {
   const char* name;
   bool has_timeouts = false;
@@ -32,7 +32,7 @@ class FutexThread final : public FutexCaller {
       : futexes_(futexes), manner_(manner), random_(seed) {}
 
   long sleep(std::atomic<uint32_t>& word, uint32_t expected, const timespec* deadline, bool realtime) override {
-    // As if a signal had come before.
+    // This is the answer if a signal had come before.
     if (manner_.is_interrupted && random_() % 8 == 0) return -512;
     return FutexCaller::sleep(word, expected, deadline, realtime);
   }
@@ -98,7 +98,7 @@ class FutexThread final : public FutexCaller {
       return;
     }
     if (result < 0) ++wrong;
-    // The one that it wakes. The others are counted by whoever unlocks.
+    // The thread counts the one that it wakes. The thread that unlocks counts the others.
     if (result > 0) ++wakes;
   }
 
@@ -121,7 +121,7 @@ struct alignas(64) FutexWords {
   unsigned round = 0;
 };
 
-// What all threads have done together.
+// This adds up the calls of all threads.
 struct FutexTally {
   std::atomic<long> wakes_less_woken{0};
   std::atomic<unsigned> wrong{0};

@@ -100,7 +100,7 @@ TEST(FutexCall, WhatIsNotThere) {
   for (const int operation : {FUTEX_LOCK_PI, FUTEX_UNLOCK_PI, FUTEX_TRYLOCK_PI, FUTEX_WAIT_REQUEUE_PI,
                               FUTEX_CMP_REQUEUE_PI, FUTEX_LOCK_PI2, FUTEX_FD})
     EXPECT_EQ(machine.node(0).call(caller, 4096, operation, 0, nullptr, 0, 0, 0), -ENOSYS);
-  // What the guest cannot read.
+  // These are addresses that the guest cannot read.
   EXPECT_EQ(machine.node(0).call(caller, 4096, FUTEX_WAIT, 0, nullptr, 0, 0, 0), -EFAULT);
   EXPECT_EQ(machine.node(0).call(caller, 4096, FUTEX_CMP_REQUEUE, 0, nullptr, 0, 4096, 0), -EFAULT);
   EXPECT_EQ(machine.node(0).call(caller, 4096, FUTEX_WAKE_OP, 0, nullptr, 0, 4096, 0), -EFAULT);

@@ -1,4 +1,4 @@
-// Locks, barriers and the others among nodes that send anything.
+// Locks, barriers and the other objects get messages here that no correct node sends.
 #include "../fabric/hostile.h"
 #include "sync/messages.h"
 #include "sync/sync.h"

@@ -42,7 +42,7 @@ struct Packet {
 struct Scenario {
   uint16_t manager = 0;
   uint16_t bound = 1;
-  // What each processor does: L lock and unlock, T try, and unlock if that succeeded.
+  // This is what each processor does: L is lock and unlock, T is a try, and an unlock if it succeeded.
   std::array<std::string, kProcessors> program;
   bool forget_flush = false;  // break the protocol, to see that the explorer would notice
   bool forget_bound = false;
@@ -61,7 +61,8 @@ struct World {
   // Ghosts: how often a processor got the lock while another node was known to wait; the order of requests.
   std::array<uint8_t, kNodes> grants{};
   std::vector<uint8_t> asked;
-  // Of each try under way: when it began all others were idle and the token was at rest, and nobody has begun since.
+  // This says of each try under way that when it began all other processors were idle and the token was at rest, and
+  // that no processor has begun since.
   std::array<bool, kProcessors> alone{};
   bool taken = false;  // somebody had the lock at some time
   std::string violation;
@@ -249,8 +250,8 @@ struct World {
     return std::any_of(node.begin(), node.end(), [](const LockState& n) { return n.here() && !n.held(); });
   }
 
-  // Whether a message is under way that is, or brings about, the answer to the try of a node. Handlers do not wait, so
-  // a try for which this always holds ends without a step of any processor.
+  // Returns whether a message is under way that is, or brings about, the answer to the try of a node. Handlers do not
+  // wait, so a try for which this always holds ends without a step of any processor.
   [[nodiscard]] bool answer_under_way(size_t n) const {
     const uint32_t attempt = node[n].attempt();
     return std::any_of(network.begin(), network.end(), [&](const Packet& m) {
@@ -335,7 +336,7 @@ TEST(LockEngine, EveryOrderWithTries) {
   }
 }
 
-// Without a lock() whose waiting could mend what a try left behind; the last resting states show that somebody always
+// Here no lock() waits that could mend what a try left behind. The last resting states show that some processor always
 // succeeds.
 TEST(LockEngine, EveryOrderOfTriesAlone) {
   for (uint16_t manager : {uint16_t{0}, uint16_t{2}}) {

@@ -1,6 +1,6 @@
-// A machine of several nodes inside one process, for tests of shells: messages through queues, one service thread a
-// node. It keeps the fabric's promises (order and exclusion for each pair of nodes, concurrency between pairs) and no
-// more. Of memory operations, only those on words of kWords are there.
+// This is a machine of several nodes inside one process, for tests of drivers: messages go through queues, and each
+// node has a service thread. It keeps the fabric's promises (order and exclusion for each pair of nodes, concurrency
+// between pairs) and no more. It has no memory operations but those on words of kWords.
 #pragma once
 
 #include <array>
@@ -92,7 +92,7 @@ class LoopbackFabric final : public Fabric {
         ++handled;
       }
       inbox.handling.unlock();
-      // Whoever found this inbox busy has gone to sleep over what came since.
+      // A thread that found this inbox busy has gone to sleep although messages have come since.
       const std::lock_guard lock(inbox.guard);
       if (!inbox.messages.empty()) doorbell_.notify();
     }

@@ -70,7 +70,7 @@ class ToyHost final : public SyncHost {
   void drain_store_buffer() override {
     if (std::exchange(t_unsettled, false)) unsettled_.fetch_sub(1, std::memory_order_relaxed);
   }
-  // How many threads have not settled.
+  // Returns how many threads have not settled.
   [[nodiscard]] unsigned unsettled() const { return unsettled_.load(std::memory_order_relaxed); }
   [[nodiscard]] const WaitPolicy& wait_policy() const override { return policy_; }
   void enter(SyncActivity) override { depth_.fetch_add(1, std::memory_order_relaxed); }

@@ -1,4 +1,5 @@
-// What must hold in every state of the world of network_lock_world.h and at its ends, which states are the same, and the machines.
+// This checks what must hold in every state of the world of network_lock_world.h and at its ends, says which states are
+// the same, and has the machines.
 #include "../coherence/driver_explorer.h"
 #include "network_lock_insides.h"
 
@@ -11,7 +12,8 @@ std::string World::check() const {
   const Impl& world = *impl_;
   if (world.has_stopped) return "the locks end the run: an invariant of their own does not hold";
   if (!world.wrong.empty()) return world.wrong;
-  // A processor of the node has found that the lock was here and is gone, and has yet to make the slot ready for asking.
+  // A processor of the node has found that the lock was here and is gone, and has yet to make the slot ready for
+  // asking.
   const auto asks_anew = [&](unsigned node) {
     return std::ranges::any_of(world.threads, [&](const auto& thread) {
       return thread->node == node && thread->at == At::kWord && !thread->operation.is_tail &&
@@ -113,7 +115,7 @@ std::vector<Scenario> scenarios() {
   const auto add = [&](const char* name, std::vector<unsigned> processors, std::vector<std::vector<Op>> programs,
                        uint16_t handoff_bound = 1) {
     for (const IntraNodeLock kind : {IntraNodeLock::kTicket, IntraNodeLock::kTestAndSet}) {
-      // Where no node has two processors, it does not matter how they would queue.
+      // If no node has two processors, it does not matter how they would queue.
       if (kind == IntraNodeLock::kTestAndSet && processors[0] != processors[1]) continue;
       Scenario scenario;
       scenario.name = fmt::format("{}, {}", name, kind == IntraNodeLock::kTicket ? "tickets" : "test and set");

@@ -1,5 +1,5 @@
-// The world of network_lock_world.h: its nodes and processors, and what the locks stand on. There is one at a time, because
-// locks and processors find it.
+// The world of network_lock_world.h: its nodes and processors, and what the locks stand on. There is one at a time,
+// because locks and processors find it.
 //
 //   network_lock_world.cpp   how the world is made, choices and their undoing, what ports and stops do
 //   network_lock_checks.cpp  what must hold, and which states are the same
@@ -41,7 +41,7 @@ struct LockState {
   [[nodiscard]] ptrdiff_t offset(const void* address) const {
     return static_cast<const std::byte*>(address) - reinterpret_cast<const std::byte*>(&record());
   }
-  // What the processor that is inside the record reads and writes.
+  // Returns the word that the processor inside the record reads and writes.
   [[nodiscard]] uint64_t guarded() const {
     const Record& of = record();
     return uint64_t{of.handed_on} | uint64_t{of.requested} << 1 | uint64_t{of.hand_ons} << 2;
@@ -113,11 +113,11 @@ class WorldHost final : public SyncHost {
   WaitPolicy policy_{0};
 };
 
-// What of a node changes from step to step, beside its record.
+// These parts of a node change from step to step, beside its record.
 struct NodeState {
   uint64_t slot = 0;
   uint8_t wakes = 0;  // notifications on their way here
-  // Of the memory: whether it has seen, and published, what the last critical section wrote.
+  // These are about the memory: whether the node has seen, and has published, the writes of the last critical section.
   bool has_seen = true;
   bool has_published = true;
   uint8_t entered = 0;  // critical sections begun since another node is known to wait
@@ -136,7 +136,7 @@ struct Found {
   bool is_ticket = false;
 };
 
-// What of a processor changes from step to step, beside its stack.
+// These parts of a processor change from step to step, beside its stack.
 struct ThreadState {
   enum class At : uint8_t { kRecord, kWord, kWait, kSleep, kRelease, kAcquire, kSection, kEnd };
   static constexpr size_t kMaxFound = 40;
@@ -148,7 +148,8 @@ struct ThreadState {
   uint8_t pc = 0;
   uint8_t wait_mark = 0;  // how much it had found when its wait began
   uint8_t scopes = 0;     // that it is in, at whose ends it forgets
-  // What it has looked at last; and the same if that was in vain, and it has done nothing else since.
+  // The processor looked at `looked_at` last. `in_vain` is the same if it found nothing there, and has done nothing
+  // else since.
   const void* looked_at = nullptr;
   const void* in_vain = nullptr;
   uint8_t found_size = 0;
@@ -171,7 +172,7 @@ struct World::Impl {
   std::vector<std::unique_ptr<Thread>> threads;
   Thread* running = nullptr;
 
-  // What changes from step to step.
+  // These change from step to step.
   struct State {
     std::array<NodeState, kMaxNodes> nodes{};
     uint64_t tail = 0;

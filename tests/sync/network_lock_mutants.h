@@ -1,5 +1,6 @@
-// Deliberate faults of the network locks. The source that the test of the mutants, and the command `explore`, are built from
-// is the product's own with these in it (network_lock_mutants.cmake); where no fault is chosen it does what the product does.
+// Deliberate faults of the network locks. The source that the test of the mutants, and the command `explore`, are built
+// from is the product's own with these in it (network_lock_mutants.cmake); where no fault is chosen it does what the
+// product does.
 #pragma once
 
 #include <cstdint>

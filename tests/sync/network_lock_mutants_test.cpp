@@ -1,5 +1,5 @@
-// That the exploration of network locks can fail: what each deliberate fault does wrong shows as two holders, a stale read, a
-// waiter that waits for ever or too long, or a check of the locks that fails.
+// These tests show that the exploration of network locks can fail: the effect of each deliberate fault shows as two
+// holders, a stale read, a waiter that waits for ever or too long, or a check of the locks that fails.
 #include <gtest/gtest.h>
 
 #include "../coherence/exploration_test.h"

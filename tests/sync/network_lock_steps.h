@@ -1,16 +1,16 @@
-// What the steps of network_lock.cpp (base/steps.h) are where the network locks are explored (network_lock_world.h): those of
-// the protocols' drivers, and what belongs to waits.
+// These are the steps of network_lock.cpp (base/steps.h) where the network locks are explored (network_lock_world.h):
+// the steps of the protocols' drivers, and those of waits.
 #pragma once
 
 #include "../coherence/driver_steps.h"
 
 namespace multigrain::network_lock_explored {
 
-// Before the thread that runs takes the count of an event, and before it sleeps on it.
+// The thread that runs is about to take the count of an event, or to sleep on it.
 void wait_step();
 void sleep_step();
 
-// As long as it lives, what the thread that runs finds is known only here.
+// As long as it lives, only this knows what the thread that runs has found.
 class Forgets {
  public:
   Forgets();
@@ -22,7 +22,7 @@ class Forgets {
   const size_t mark_;
 };
 
-// Before the thread that runs makes an access, and what it has found: a ticket, or a fact.
+// The thread that runs is about to make an access; then, it has found a ticket, or a fact.
 void begin_access(const void* address);
 void found(uint32_t ticket);
 void found(bool fact);
@@ -34,7 +34,7 @@ auto finds(const void* address, Access&& access) {
   return value;
 }
 
-// Of what it has found in `expression`, it keeps the value.
+// The thread keeps only the value of `expression`, of everything that it has found while it computed that.
 size_t found_so_far();
 void keeps(size_t before, uint64_t value);
 template <typename Expression>

@@ -16,8 +16,8 @@
 namespace multigrain::testing {
 namespace {
 
-// Every node has its own copy of every cell. A release writes what the node has written home and logs it; an acquire
-// refreshes what the logs name, up to where the other node knows them. All of it under one mutex.
+// Every node has its own copy of every cell. A release writes home what the node has written, and logs it; an acquire
+// refreshes the cells that the logs name, up to where the other node knows them. All of that is under one mutex.
 class LazyMemory {
  public:
   static constexpr size_t kCells = 64;
@@ -143,7 +143,7 @@ class NetworkLock : public ::testing::TestWithParam<IntraNodeLock> {
     return options;
   }
 
-  // Some processors lock, the others try until they succeed.
+  // Some processors lock, and the other processors try until they succeed.
   static void count(unsigned nodes, unsigned processors, unsigned rounds, unsigned one_in_tries,
                     uint16_t handoff_bound = 16) {
     Machine machine(nodes, processors, options(handoff_bound));

@@ -11,7 +11,7 @@ using At = ThreadState::At;
 
 namespace {
 
-// What is looked at, where it is no word of a record.
+// A processor looks at one of these where it looks at no word of a record.
 const void* const kOwnSlot = &kOwnSlot;
 const void* const kAnything = &kAnything;
 
@@ -218,7 +218,7 @@ void sleep_step() {
   world.stop(At::kSleep);
   world.running->has_count = false;
   world.find(kSlept);
-  // That it wakes up changes nothing, so the look that follows is made at once.
+  // That a processor wakes up changes nothing, so the look that follows is made at once.
   world.running->in_vain = kAnything;
 }
 
@@ -291,7 +291,7 @@ void on_abort(int) {
 struct World::Kept {
   Impl::State now;
   std::array<LockState::Saved, kMaxNodes> records;
-  // Of the processor that goes on; those of the others do not change.
+  // These belong to the processor that goes on. The stacks of the other processors do not change.
   ThreadState thread;
   exploring_driver::Fibre::Saved stack;
   Choice choice = 0;

@@ -1,20 +1,22 @@
-// A small machine whose nodes run the network locks themselves (sync/network_lock.cpp), one step at a time, on one lock.
+// A small machine whose nodes run the network locks themselves (sync/network_lock.cpp), one step at a time, on one
+// lock.
 //
-// Each processor runs a program of operations, and is a fibre of one thread. It stops before each atomic operation on a word
-// of the fabric, before each access of what the processors of its node share, before each part of a sleep, before releases
-// and acquires, and before its critical section. A processor that sleeps goes on when the event on which it sleeps was
-// announced. A notification is on its way until it arrives.
+// Each processor runs a program of operations, and is a fibre of one thread. It stops before each atomic operation on a
+// word of the fabric, before each access of what the processors of its node share, before each part of a sleep, before
+// releases and acquires, and before its critical section. A processor that sleeps goes on when the event on which it
+// sleeps was announced. A notification is on its way until it arrives.
 //
 // Beside the locks stands a memory under lazy release consistency, as far as one lock needs it: each critical section
-// writes, so a node either has seen the last section's writes or has not, and has either published them or not; and
-// the writer's own writes stay in its store buffer until it releases or drains that.
+// writes, so a node either has seen the last section's writes or has not, and has either published them or not; and the
+// writer's own writes stay in its store buffer until it releases or drains that.
 //
-// A choice can be undone. Two states are the same if all memory that processors share is, and for each processor what it has
-// found since its operation began, less what it has forgotten: what the source says (MULTIGRAIN_KNOWS, KEEPS and FORGETS of
-// base/steps.h), and what a wait has found when it begins anew. Of tickets only what is still to be served counts.
+// A choice can be undone. Two states are the same if all memory that processors share is the same, and for each
+// processor what it has found since its operation began, less what it has forgotten: what the source says
+// (MULTIGRAIN_KNOWS, KEEPS and FORGETS of base/steps.h), and what a wait has found when it begins anew. Of tickets only
+// those that are still to be served count.
 //
-// A look that follows on one in vain, or on a sleep, is made together with that. A processor that would find nothing and look
-// again does what one does that looks later.
+// A look that follows on a look in vain, or on a sleep, is made together with that. A processor that would find nothing
+// and look again does the same as one that looks later.
 //
 // Destruction of locks and virtual time are left out.
 #pragma once
@@ -50,7 +52,7 @@ struct Scenario {
 class World {
  public:
   using Scenario = network_lock_explored::Scenario;
-  // Nothing: what the programs write is judged as they run.
+  // Outcomes are empty: what the programs write is judged as they run.
   using Outcome = std::vector<uint64_t>;
   // A processor that goes on, or, from kWakes on, a notification that arrives at a node.
   using Choice = uint16_t;
@@ -62,7 +64,7 @@ class World {
   World& operator=(const World&) = delete;
   ~World();
 
-  // What a choice has changed.
+  // This keeps what a choice has changed.
   struct Kept;
   struct Undo {
     Undo();
@@ -88,15 +90,15 @@ class World {
   std::unique_ptr<Impl> impl_;
 };
 
-// Of which every order is tried by the tests.
+// The tests try every order of these.
 std::vector<Scenario> scenarios();
 std::vector<Mutant> mutants();
 
-// Explores every order, and prints how many states there were. Returns what is wrong, with the steps that led there; empty:
-// every check held.
+// Explores every order, and prints how many states there were. Returns what is wrong, with the steps that led there;
+// empty: every check held.
 std::string explore(const Scenario& scenario);
-// Explores the machines one after the other until one refutes the mutant, and prints which. Returns the steps that led there;
-// empty: none does.
+// Explores the machines one after the other until one refutes the mutant, and prints which. Returns the steps that led
+// there; empty: none does.
 std::string refute(Mutant mutant);
 
 }  // namespace multigrain::network_lock_explored

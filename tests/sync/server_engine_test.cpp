@@ -18,7 +18,7 @@ constexpr size_t kProcessors = 4;
 constexpr std::array<uint8_t, kProcessors> kNodeOf = {0, 0, 1, 2};
 constexpr uint8_t kManager = 1;
 
-// What processors do, one letter a step. They share an ideal lock and a counter that the lock guards.
+// Processors do this, one letter a step. They share an ideal lock and a counter that the lock guards.
 //   l, u  lock and unlock          w  wait until the counter is not 0 (a condition wait in a loop); then decrement it
 //   +     increment the counter    s, b  signal, broadcast     P, V, T  semaphore wait, post, trywait
 //   0-9   set the flag             x-z  wait for the flag to be 1, 2, 3

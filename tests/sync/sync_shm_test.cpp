@@ -18,7 +18,8 @@ std::vector<std::unique_ptr<Fabric>> attach_all(const ShmJob& job, unsigned node
   return fabrics;
 }
 
-// Everything at once: a locked counter, a semaphore as a lock, barriers, a flag. `policy` decides who takes messages.
+// Processors use everything at once: a locked counter, a semaphore as a lock, barriers, a flag. `policy` decides which
+// threads take messages.
 void work(unsigned nodes, unsigned processors, unsigned rounds, WaitPolicy policy) {
   const ShmJob job(nodes);
   Machine machine(attach_all(job, nodes), processors, {}, policy);

@@ -1,6 +1,6 @@
-// The synchronisation shell under real threads: several nodes in one process, over the loopback fabric, with a toy
-// memory that shows a missing release as a lost update. What every order of messages does is the engines' tests'
-// business.
+// These tests run the synchronisation shell under real threads: several nodes in one process, over the loopback fabric,
+// with a toy memory that shows a missing release as a lost update. The tests of the engines try every order of
+// messages.
 #include "sync/sync.h"
 
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ void count_under_a_lock(unsigned nodes, unsigned processors, unsigned rounds, Sy
       sync.lock(lock);
       ++plain.value;
       machine.memory.write(node, 7, machine.memory.read(node, 7) + 1);
-      // Whoever had it before has let it go for all to see, also where it has not left the node.
+      // The processor that had the lock before has published its writes, also if the lock has not left the node.
       ASSERT_EQ(machine.host[node]->unsettled(), 0u);
       machine.host[node]->write_own();
       sync.unlock(lock);
@@ -165,14 +165,14 @@ TEST(Lock, TryFetchesTheTokenInTheEnd) {
   there.unlock(lock);
 }
 
-// Whoever tries once may expect to succeed if nobody has the lock, wherever its token is.
+// A processor that tries once may expect to succeed if no processor has the lock, wherever its token is.
 TEST(Lock, OneTryTakesWhatIsFreeOnAnotherNode) {
   constexpr unsigned kLocks = 200;
   Machine machine(3, 1);
   std::vector<SyncId> locks;
   for (unsigned i = 0; i < kLocks; ++i) locks.push_back(machine.sync[i % 3]->lock_create());
   for (unsigned round = 0; round < 6; ++round) {
-    // From node to node: managers, creators and others, in turn.
+    // The users go from node to node: managers, creators and other nodes, in turn.
     Sync& user = *machine.sync[(round * 2 + round / 3) % 3];
     unsigned taken = 0;
     for (const SyncId lock : locks) {
@@ -206,7 +206,8 @@ TEST(Lock, AHolderThatSleepsDelaysNoTry) {
   EXPECT_EQ(wrong.load(), 0u);
 }
 
-// Of tries that meet at a free lock one succeeds. Whoever does waits until all have returned, so it is not two.
+// Of several tries at a free lock one succeeds. The processor that succeeds unlocks only when all tries have returned,
+// so no second one can succeed after it.
 TEST(Lock, OneOfManyTriesSucceeds) {
   Machine machine(3, 2);
   constexpr unsigned kRounds = 40 * kScale;
@@ -316,7 +317,7 @@ TEST(Handles, MayBeDestroyedByAnotherNode) {
     for (unsigned i = 0; i < 40; ++i) {
       const SyncId mine(shared.load());
       sync.barrier(mine);
-      // While others are perhaps still leaving it.
+      // Other processors may still be leaving the barrier.
       if (processor == 1) sync.barrier_destroy(mine);
       sync.barrier(outer);
       if (processor == 5) shared.store(sync.barrier_create(0).value);

@@ -4,15 +4,18 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <limits>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
+#include "base/child_process.h"
 #include "commands.h"
 
 namespace multigrain::bench {
@@ -50,14 +53,15 @@ struct WorkloadRow {
 
 // Runs a workload. Returns the time that it reports for its parallel section, or kNotMeasured.
 double run_once(const fs::path& mgrun, const fs::path& program, const std::string& size) {
-  const std::string command =
-      fmt::format("'{}' --nodes 1 --procs-per-node 1 '{}' --size {}", mgrun.string(), program.string(), size);
-  std::FILE* const output = popen(command.c_str(), "r");
-  if (output == nullptr) return kNotMeasured;
-  char line[512];
+  ChildStart start;
+  start.command = {mgrun, "--nodes", "1", "--procs-per-node", "1", program, "--size", size};
+  start.parent_death_signal = SIGTERM;
+  const auto output = run_and_read(start);
+  if (!output || !output->succeeded()) return kNotMeasured;
   double seconds = kNotMeasured;
-  while (std::fgets(line, sizeof line, output) != nullptr) std::sscanf(line, "parallel: %lf", &seconds);
-  return pclose(output) == 0 ? seconds : kNotMeasured;
+  std::istringstream lines(output->text);
+  for (std::string line; std::getline(lines, line);) std::sscanf(line.c_str(), "parallel: %lf", &seconds);
+  return seconds;
 }
 
 double geometric_mean(const std::vector<WorkloadRow>& rows, const std::string& way) {

@@ -4,6 +4,8 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <string>
+#include <string_view>
 
 namespace multigrain::bench {
 
@@ -13,6 +15,11 @@ struct Command {
   // a shared_ptr, so that they live as long as it.
   std::function<int()> run;
 };
+
+// Adds an option that mgrun has, too. Its name, its help and the values that it may have come from the table of
+// settings (base/settings.h), where `variable` names it. `note`, if there is one, says what mgbench makes of the
+// option.
+void add_mgrun_option(CLI::App& app, std::string_view variable, std::string& value, std::string_view note = {});
 
 // Adds the options of mgbench without a subcommand.
 Command add_primitives(CLI::App& app);

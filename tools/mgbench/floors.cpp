@@ -158,21 +158,16 @@ Command add_floors(CLI::App& app) {
   };
   auto options = std::make_shared<Options>();
   CLI::App* const command = app.add_subcommand("floors", "the floors alone, as lines for mgbench itself")->group("");
-  command->add_option("--access", options->access, "how access rights are changed: auto, userfault, mprotect");
-  command->add_option("--page-size", options->page_size, "bytes, a power of two from 4096 to 65536");
+  add_mgrun_option(*command, "MULTIGRAIN_ACCESS", options->access);
+  add_mgrun_option(*command, "MULTIGRAIN_PAGE_SIZE", options->page_size);
   command->add_option("--pages", options->effort.pages, "pages touched in a round")->check(CLI::Range(8, 4096));
   command->add_option("--rounds", options->effort.rounds, "rounds")->check(CLI::Range(1, 10000));
-  return {command, [options] {
-            const auto access = parse_access(options->access);
-            const auto page_size = parse_size(options->page_size);
-            if (!access || !page_size) {
-              std::fprintf(stderr, "mgbench floors: %s\n",
-                           (access ? page_size.error() : access.error()).message.c_str());
-              return 2;
-            }
-            print_series(measure_floors(*access, *page_size, options->effort));
-            return 0;
-          }};
+  return {
+      command, [options] {
+        // Both are valid: the command line was checked.
+        print_series(measure_floors(*parse_access(options->access), *parse_size(options->page_size), options->effort));
+        return 0;
+      }};
 }
 
 }  // namespace multigrain::bench

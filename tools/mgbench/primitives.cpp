@@ -8,9 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/config.h"
-#include "base/quantity.h"
-#include "base/settings.h"
+#include "base/error.h"
 #include "commands.h"
 
 namespace multigrain::bench {
@@ -143,18 +141,7 @@ void print_json(const Summaries& floors, const Summaries& measured, const Primit
   fmt::print("{}\n", out.dump(2));
 }
 
-// Checks the options that are names and quantities.
-Status check_options(const PrimitivesOptions& options) {
-  const auto page_size = parse_size(options.page_size);
-  if (page_size) {
-    Config config;
-    config.page_size = *page_size;
-    if (const auto valid = validate(config); !valid) return fail("--page-size: {}", valid.error().message);
-  }
-  if (const auto fabric = parse_fabric(options.fabric); !fabric) return tl::unexpected(fabric.error());
-  if (!page_size) return tl::unexpected(page_size.error());
-  if (const auto access = parse_access(options.access); !access) return tl::unexpected(access.error());
-  if (const auto network = parse_network_model(options.net); !network) return tl::unexpected(network.error());
+Status check_only(const PrimitivesOptions& options) {
   if (!std::ranges::any_of(roles(), [&](const Role& role) {
         return std::string_view(role.name).find(options.only) != std::string_view::npos;
       }))
@@ -169,8 +156,8 @@ void list_roles() {
 }
 
 int measure(const PrimitivesOptions& options) {
-  if (const Status good = check_options(options); !good) {
-    fmt::print(stderr, "mgbench: {}\n", good.error().message);
+  if (const Status found = check_only(options); !found) {
+    fmt::print(stderr, "mgbench: {}\n", found.error().message);
     return 2;
   }
   if (options.list) {
@@ -224,20 +211,18 @@ int measure(const PrimitivesOptions& options) {
 
 Command add_primitives(CLI::App& app) {
   auto options = std::make_shared<PrimitivesOptions>();
-  app.add_option(
-         "--protocol", options->protocol,
-         "mgs, hlrc or sc, without reading ahead; dszoom: misses of lines; or shasta: misses of blocks, and locks")
-      ->check(CLI::IsMember(choices_of("MULTIGRAIN_PROTOCOL")));
-  app.add_option("--model", options->model,
-                 "the memory model of shasta: sc (default), rc, or tso, which is implemented as sc")
-      ->check(CLI::IsMember(choices_of("MULTIGRAIN_MODEL")));
-  app.add_option("--clock-scale", options->clock_scale,
-                 "shasta's locks and fetches in virtual time, on processors slower by this, as for mgrun");
-  app.add_option("--access", options->access, "how access rights are changed: auto, userfault, mprotect");
-  app.add_option("--net", options->net, "the network to emulate, as for mgrun");
-  app.add_option("--fabric", options->fabric,
-                 "shm, or ucx: page fetches and prefetching over UCX's TCP and shared memory, beside ucx_perftest");
-  app.add_option("--page-size", options->page_size, "bytes, a power of two from 4096 to 65536");
+  add_mgrun_option(app, "MULTIGRAIN_PROTOCOL", options->protocol,
+                   "page protocols are measured without reading ahead, of dszoom misses of lines, and of shasta misses "
+                   "of blocks, and locks");
+  add_mgrun_option(app, "MULTIGRAIN_MODEL", options->model);
+  add_mgrun_option(app, "MULTIGRAIN_CLOCK_SCALE", options->clock_scale,
+                   "with it, shasta's locks and fetches are measured in virtual time");
+  add_mgrun_option(app, "MULTIGRAIN_ACCESS", options->access);
+  add_mgrun_option(app, "MULTIGRAIN_NET", options->net, "mgrun lists the names, mgbench does not");
+  add_mgrun_option(app, "MULTIGRAIN_FABRIC", options->fabric,
+                   "with ucx, page fetches and prefetching are measured over UCX's TCP and shared memory, beside "
+                   "ucx_perftest");
+  add_mgrun_option(app, "MULTIGRAIN_PAGE_SIZE", options->page_size);
   app.add_option("--pages", options->effort.pages, "pages touched in a round")->check(CLI::Range(8, 4096));
   app.add_option("--rounds", options->effort.rounds, "rounds")->check(CLI::Range(1, 10000));
   app.add_option("--only", options->only, "run the roles whose name contains this");

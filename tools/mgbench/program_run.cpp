@@ -1,13 +1,11 @@
 #include "program_run.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <sstream>
 
 #include "base/child_process.h"
 #include "base/installation.h"
@@ -15,36 +13,27 @@
 namespace multigrain::bench {
 
 Summaries run_and_collect(const std::vector<std::string>& command, const Environment& environment) {
-  int pipe_ends[2];
-  if (pipe2(pipe_ends, O_CLOEXEC) != 0) {
-    std::perror("mgbench: pipe");
-    std::exit(1);
-  }
   ChildStart start;
   start.command = command;
   for (const auto& [name, value] : environment)
     if (value != nullptr) start.environment.push_back(fmt::format("{}={}", name, value));
-  start.output = pipe_ends[1];
   // When mgbench ends for any reason, the run must end, too.
   start.parent_death_signal = SIGTERM;
-  const auto child = start_child(start);
-  if (!child) {
-    fmt::print(stderr, "mgbench: {}\n", child.error().message);
+  const auto output = run_and_read(start);
+  if (!output) {
+    fmt::print(stderr, "mgbench: {}\n", output.error().message);
     std::exit(1);
   }
-  close(pipe_ends[1]);
+  if (!output->succeeded()) {
+    std::fprintf(stderr, "mgbench: %s failed (status %d)\n", command.back().c_str(), output->status);
+    std::exit(1);
+  }
   Summaries result;
-  std::FILE* const in = fdopen(pipe_ends[0], "r");
-  char line[512], name[256];
-  while (std::fgets(line, sizeof line, in) != nullptr) {
+  std::istringstream lines(output->text);
+  char name[256];
+  for (std::string line; std::getline(lines, line);) {
     Summary s;
-    if (std::sscanf(line, "%255[^\t]\t%lf\t%lf\t%zu", name, &s.p50, &s.p99, &s.count) == 4) result[name] = s;
-  }
-  std::fclose(in);
-  const int status = wait_for_child(*child);
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-    std::fprintf(stderr, "mgbench: %s failed (status %d)\n", command.back().c_str(), status);
-    std::exit(1);
+    if (std::sscanf(line.c_str(), "%255[^\t]\t%lf\t%lf\t%zu", name, &s.p50, &s.p99, &s.count) == 4) result[name] = s;
   }
   return result;
 }

@@ -1,6 +1,5 @@
 #include "ucx.h"
 
-#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -32,14 +31,17 @@ std::vector<std::string> two_cores() {
   return cores.size() == 2 ? cores : std::vector<std::string>{};
 }
 
-// Starts the command with `out` as its standard output, which may be kNullDescriptor.
-Result<pid_t> start(const std::vector<std::string>& command, const Transport& transport, int out) {
+// Returns how to start the command, with nothing for it to read and its messages discarded.
+ChildStart over(const Transport& transport, const std::vector<std::string>& command) {
   ChildStart child;
   child.command = command;
   child.environment = {fmt::format("UCX_TLS={}", transport.tls)};
   if (transport.devices != nullptr) child.environment.push_back(fmt::format("UCX_NET_DEVICES={}", transport.devices));
-  child.input = child.error = kNullDescriptor;
-  child.output = out;
+  child.input = child.output = child.error = kNullDescriptor;
+  return child;
+}
+
+Result<pid_t> start_server(const ChildStart& child) {
   const auto process = try_start_child(child);
   if (process) return *process;
   if (process.error().code == ENOENT)
@@ -82,7 +84,7 @@ Result<std::vector<double>> measure(const Transport& transport, const char* test
     server.insert(server.end(), {"-c", cores[0]});
     client.insert(client.end(), {"-c", cores[1]});
   }
-  const auto server_process = start(server, transport, kNullDescriptor);
+  const auto server_process = start_server(over(transport, server));
   if (!server_process) return tl::unexpected(server_process.error());
   const pid_t serving = *server_process;
   Result<std::vector<double>> result = fail("ucx_perftest's client never reached its server on port {}", port);
@@ -92,19 +94,13 @@ Result<std::vector<double>> measure(const Transport& transport, const char* test
     if (waitpid(serving, &status, WNOHANG) == serving) {
       return fail("ucx_perftest ended at once with status {}", status);
     }
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) return fail_errno(errno, "cannot read from ucx_perftest");
-    const auto asking = start(client, transport, ends[1]);
-    close(ends[1]);
-    const std::string text = asking ? read_to_end(ends[0]) : std::string();
-    close(ends[0]);
-    if (!asking) {
-      result = tl::unexpected(asking.error());
+    const auto answer = run_and_read(over(transport, client));
+    if (!answer) {
+      result = tl::unexpected(answer.error());
       break;
     }
-    status = wait_for_child(*asking);
-    // If the status is not 0, the server does not listen yet.
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) result = last_line(text);
+    // If the client fails, the server does not listen yet.
+    if (answer->succeeded()) result = last_line(answer->text);
   }
   if (!result) kill(serving, SIGKILL);
   waitpid(serving, nullptr, 0);

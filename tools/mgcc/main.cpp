@@ -1,6 +1,7 @@
 // mgcc and mg++ run Clang with the pass that compiles access checks in, and with the headers and the library that
 // programs of Multigrain need.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -69,15 +70,18 @@ int complain(const Error& error) {
   return 2;
 }
 
+// Returns the first line that a compiler prints when it has this option; nothing if it cannot be run.
+std::string answer_of(const std::string& compiler, const char* option) {
+  ChildStart start;
+  start.command = {compiler, option};
+  start.error = kNullDescriptor;
+  const auto answer = run_and_read(start);
+  return answer ? answer->text.substr(0, answer->text.find('\n')) : std::string();
+}
+
 // Returns the version that a compiler reports, or 0.
 int major_version_of(const std::string& compiler) {
-  const std::string question = "'" + compiler + "' -dumpversion 2>/dev/null";
-  std::FILE* const answer = popen(question.c_str(), "r");
-  if (answer == nullptr) return 0;
-  int version = 0;
-  if (std::fscanf(answer, "%d", &version) != 1) version = 0;
-  pclose(answer);
-  return version;
+  return std::atoi(answer_of(compiler, "-dumpversion").c_str());
 }
 
 Result<std::string> find_compiler() {
@@ -118,14 +122,7 @@ Result<Places> find_places() {
 // say that omp.h is not found, or the linker that libomp is not. The header must be in Clang's own folder:
 // -print-file-name might find GCC's omp.h, which belongs to another runtime.
 Status check_openmp(const std::string& compiler) {
-  const std::string question = "'" + compiler + "' -print-resource-dir 2>/dev/null";
-  std::FILE* const answer = popen(question.c_str(), "r");
-  if (answer == nullptr) return {};
-  char line[4096] = "";
-  const bool read = std::fgets(line, sizeof line, answer) != nullptr;
-  pclose(answer);
-  std::string folder = read ? line : "";
-  while (!folder.empty() && folder.back() == '\n') folder.pop_back();
+  const std::string folder = answer_of(compiler, "-print-resource-dir");
   std::error_code ignored;
   if (std::filesystem::exists(folder + "/include/omp.h", ignored)) return {};
   return fail(

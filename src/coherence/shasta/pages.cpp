@@ -104,9 +104,7 @@ Driver::BlockAt Driver::locate_block_for_message(uint64_t line, NodeId from, Mes
     panic("a message about memory that is not kept coherent by blocks, from node / line", from.value, line);
   MULTIGRAIN_STEP(&record.home_plus_one);
   if (record.home_plus_one.load(std::memory_order_acquire) == 0) {
-    std::optional<NodeId> home = services_.homes.home_of(page);
-    // The arbiter has told the sender that this node is the home, and its answer to this node has not arrived yet.
-    if (!home && is_request(kind) && services_.homes.is_first_touch(page)) home = self_;
+    const std::optional<NodeId> home = services_.homes.home_for_message(page, is_request(kind), self_);
     if (!home) panic("a message about a block whose home is not settled, from node / line", from.value, line);
     MULTIGRAIN_STEP(&record.home_plus_one);
     record.home_plus_one.store(static_cast<uint16_t>(home->value + 1), std::memory_order_release);

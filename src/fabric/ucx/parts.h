@@ -8,7 +8,7 @@
 #include <mutex>
 
 #include "base/node_set.h"
-#include "fabric/ucx/block_pool.h"
+#include "fabric/block_pool.h"
 #include "fabric/ucx/coalescing.h"
 #include "fabric/ucx/dispatcher.h"
 #include "fabric/ucx/endpoints.h"

@@ -34,10 +34,11 @@ enum : MessageType {
   kStarted,
   // Brings a signal from the home. small: slot; payload: siginfo_t.
   kSignal,
-  // Has a node forget areas. word: the begin and end of their range, and the version of the areas.
-  kForget,
-  // Tells the home that a node has forgotten them.
-  kForgotten
+  // Has a node invalidate the areas that it knows. word: the begin and end of their range, and the version of the
+  // areas.
+  kInvalidateAreas,
+  // Tells the home that a node has done so.
+  kAreasInvalidated
 };
 }  // namespace guest_message
 

@@ -73,10 +73,10 @@ Nodes::Nodes(Node& node, Ranges guest, uint64_t slots, const cpu_set_t& inherite
     home_.emplace(fabric, node.wait(), home_host, node.region().alias(PageId(0)) + slots,
                   node.config().processors_per_node, profiles_);
     fabric.set_handler(guest_message::kHello, &Nodes::on_hello, this);
-    fabric.set_handler(guest_message::kForgotten, &Nodes::on_forgotten, this);
+    fabric.set_handler(guest_message::kAreasInvalidated, &Nodes::on_areas_invalidated, this);
   } else {
     fabric.set_handler(guest_message::kStart, &Nodes::on_start, this);
-    fabric.set_handler(guest_message::kForget, &Nodes::on_forget, this);
+    fabric.set_handler(guest_message::kInvalidateAreas, &Nodes::on_invalidate_areas, this);
   }
 }
 
@@ -114,7 +114,7 @@ CannotExecute Nodes::run(const std::string& path, std::vector<std::string> argum
   const auto begin = reinterpret_cast<uint64_t>(memory->address);
   // The guest has nothing mapped yet, so it has no rights anywhere.
   mprotect(node_.region().base(), node_.region().size(), PROT_NONE);
-  Forgetting& others = *this;
+  AreaCaches& others = *this;
   auto mappings =
       std::make_unique<SharedMappings>(node_.region(), node_.rights(), node_.heap(), node_.protocol(), of_files_,
                                        others, shares_machine_ ? Files::kOfEveryNode : Files::kAtHome);
@@ -268,33 +268,33 @@ AreaAnswer Nodes::answer_area(uint64_t address) {
   return answer;
 }
 
-void Nodes::forget(Range range) {
+void Nodes::invalidate(Range range) {
   if (given_.is_free(range)) return;
   given_.unmap(range);
   MessageHeader header;
-  header.type = guest_message::kForget;
+  header.type = guest_message::kInvalidateAreas;
   header.word = {range.begin, range.end, version_.fetch_add(1) + 1};
-  forgotten_.store(0);
+  invalidated_.store(0);
   PollingScope polling(node_.fabric());
   for (unsigned n = 1; n < node_.config().nodes; ++n)
     node_.fabric().send(NodeId(static_cast<uint16_t>(n)), header, SendContext::kOrdinary);
-  wait_until(polling, node_.wait(), changed_, [this] { return forgotten_.load() + 1 == node_.config().nodes; });
+  wait_until(polling, node_.wait(), changed_, [this] { return invalidated_.load() + 1 == node_.config().nodes; });
 }
 
-void Nodes::on_forget(void* self, const Message& message) {
+void Nodes::on_invalidate_areas(void* self, const Message& message) {
   auto& nodes = *static_cast<Nodes*>(self);
   const Range range{message.header.word[0], message.header.word[1]};
   if (message.from != kHome || !nodes.given_.is_in_allowed(range))
-    panic("areas to forget that cannot be the guest's, node / address", message.from.value, range.begin);
-  nodes.areas_.forget(range, message.header.word[2]);
+    panic("areas to invalidate that cannot be the guest's, node / address", message.from.value, range.begin);
+  nodes.areas_.invalidate(range, message.header.word[2]);
   MessageHeader header;
-  header.type = guest_message::kForgotten;
+  header.type = guest_message::kAreasInvalidated;
   nodes.node_.fabric().send(kHome, header, SendContext::kHandler);
 }
 
-void Nodes::on_forgotten(void* self, const Message&) {
+void Nodes::on_areas_invalidated(void* self, const Message&) {
   auto& nodes = *static_cast<Nodes*>(self);
-  nodes.forgotten_.fetch_add(1);
+  nodes.invalidated_.fetch_add(1);
   nodes.changed_.notify();
 }
 
@@ -456,7 +456,7 @@ void Nodes::thread_has_ended(ThreadBlock& thread) {
 long Nodes::save_memory() MG_NO_THREAD_SAFETY_ANALYSIS {
   const std::vector<Area> areas = host().space.locked_areas();
   // Threads on other nodes have to ask for what they use from then on, and get no answer before the fork is done.
-  for (const Range range : guest_) forget(range);
+  for (const Range range : guest_) invalidate(range);
   return save_pages(node_.region(), node_.heap(), areas);
 }
 

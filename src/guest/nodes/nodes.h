@@ -23,7 +23,7 @@
 
 namespace multigrain::guest {
 
-class Nodes final : public Cluster, private HomeHost, private Forgetting, private Stretches {
+class Nodes final : public Cluster, private HomeHost, private AreaCaches, private Stretches {
  public:
   // Must be called before the node serves messages. `inherited_cores` are where this process could run when it was
   // started. Fails on a machine, or with options, that cannot host a guest on several nodes.
@@ -76,7 +76,7 @@ class Nodes final : public Cluster, private HomeHost, private Forgetting, privat
   explicit Nodes(Node& node, Ranges guest, uint64_t slots, const cpu_set_t& inherited_cores);
   AreaAnswer answer_area(uint64_t address) override;  // for HomeHost
   [[noreturn]] void exit_guest(int status) override;  // also for Cluster
-  void forget(Range range) override;                  // for Forgetting
+  void invalidate(Range range) override;              // for AreaCaches
   PageRange part_of(PageId page) override;            // for Stretches: an area
   AreaAnswer ask_area(uint64_t address, ThreadBlock& thread);
   bool has_right(uint64_t address, const ucontext_t& context);
@@ -93,8 +93,8 @@ class Nodes final : public Cluster, private HomeHost, private Forgetting, privat
 
   static void on_hello(void* self, const Message& message);
   static void on_start(void* self, const Message& message);
-  static void on_forget(void* self, const Message& message);
-  static void on_forgotten(void* self, const Message& message);
+  static void on_invalidate_areas(void* self, const Message& message);
+  static void on_areas_invalidated(void* self, const Message& message);
 
   Node& node_;
   const cpu_set_t inherited_cores_;  // this process's cores when it was started
@@ -119,7 +119,7 @@ class Nodes final : public Cluster, private HomeHost, private Forgetting, privat
   const ProcessorFeatures features_ = ProcessorFeatures::here();
   SpinLock lacking_lock_;
   std::string lacking_ MG_GUARDED_BY(lacking_lock_);  // names features that a node's processor lacks
-  std::atomic<unsigned> forgotten_{0};
+  std::atomic<unsigned> invalidated_{0};
   std::atomic<bool> is_exiting_{false};
   EventCount changed_;
 

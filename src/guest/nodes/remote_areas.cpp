@@ -61,7 +61,7 @@ uint64_t RemoteAreas::version() {
   return version_;
 }
 
-void RemoteAreas::forget(Range range, uint64_t version) {
+void RemoteAreas::invalidate(Range range, uint64_t version) {
   const LockGuard hold(lock_);
   if (version > version_) version_ = version;
   for (const Area& area : known_.in(range)) {

@@ -21,11 +21,11 @@ class RemoteAreas {
   // false if the caller has to ask again. `is_refused` says whether the kernel has refused the home's file before: it
   // does so while the home ends, and then the home answers no more. A message handler must not call this.
   bool take(const AreaAnswer& answer, bool& is_refused) MG_EXCLUDES(lock_);
-  // Returns a number that changes with every range that is forgotten.
+  // Returns a number that changes with every range that is invalidated.
   uint64_t version() MG_EXCLUDES(lock_);
   // Must be called before the home changes the areas of the range: nothing is mapped there afterwards. A message
   // handler may call this.
-  void forget(Range range, uint64_t version) MG_EXCLUDES(lock_);
+  void invalidate(Range range, uint64_t version) MG_EXCLUDES(lock_);
   // Returns where the area of this address begins and ends, if it is mapped here; nothing if it is not, or if the lock
   // is not free.
   [[nodiscard]] std::optional<Range> try_range_around(uint64_t address) MG_EXCLUDES(lock_);

@@ -70,7 +70,7 @@ void SharedMappings::clear(Range range) {
 
 void SharedMappings::vacate(const std::vector<Area>& before) {
   if (before.empty()) return;
-  others_.forget({before.front().range.begin, before.back().range.end});
+  others_.invalidate({before.front().range.begin, before.back().range.end});
   for (const Area& area : before) {
     if (area.file != 0) {
       view_again(area.range);
@@ -167,7 +167,7 @@ long SharedMappings::protect(Range range, uint64_t, int rights, int key, std::ve
   const auto becomes_pages = [rights](const Area& area) {
     return area.file != 0 && !area.is_shared && (rights & PROT_WRITE) != 0;
   };
-  if (takes || std::ranges::any_of(before, becomes_pages)) others_.forget(range);
+  if (takes || std::ranges::any_of(before, becomes_pages)) others_.invalidate(range);
   for (Area& area : before) {
     if (becomes_pages(area)) {
       view_again(area.range);

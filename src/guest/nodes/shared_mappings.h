@@ -9,7 +9,7 @@
 //
 //  (M1) A page of the region that is in no area, or in an area of a file, reads as zeros to the next area that has it.
 //  (M2) What another node has mapped of an address is what the account of areas says, or nothing: before the account
-//       takes a right or replaces an area, every node has forgotten it.
+//       takes a right or replaces an area, every node has invalidated it.
 #pragma once
 
 #include <map>
@@ -26,12 +26,13 @@
 
 namespace multigrain::guest {
 
-// Reaches the other nodes, as far as the account of areas concerns them.
-class Forgetting {
+// The other nodes know the areas that their threads have needed so far, as processors know pages by their TLBs. This
+// invalidates what they know.
+class AreaCaches {
  public:
-  virtual ~Forgetting() = default;
+  virtual ~AreaCaches() = default;
   // Returns when no other node has anything mapped in the range.
-  virtual void forget(Range range) = 0;
+  virtual void invalidate(Range range) = 0;
 };
 
 // Says which nodes can map the guest's files.
@@ -44,7 +45,7 @@ class SharedMappings final : public Mappings {
  public:
   // `protocol` must be able to discard pages.
   SharedMappings(Region& region, AccessRights& rights, SharedHeap& heap, Protocol& protocol, AreasOfFiles& of_files,
-                 Forgetting& others, Files files)
+                 AreaCaches& others, Files files)
       : region_(region),
         rights_(rights),
         heap_(heap),
@@ -86,7 +87,7 @@ class SharedMappings final : public Mappings {
   SharedHeap& heap_;
   Protocol& protocol_;
   AreasOfFiles& of_files_;
-  Forgetting& others_;
+  AreaCaches& others_;
   const Files files_;
   KeptFiles kept_;
 };

@@ -178,27 +178,27 @@ class StoreChecks {
   // Computes whether this node may store to the run's lines. If the run is not shared, the word at `instead`, if not
   // null, is tested in place of the lines' words.
   Value* is_exclusive(IRBuilder<>& builder, const Run& run, const GuardedRun& guarded, Value* table, Value* instead) {
-    const auto look = [&](Value* line) {
+    const auto is_line_exclusive = [&](Value* line) {
       Value* pointer = builder.CreateIntToPtr(builder.CreateAdd(builder.CreateShl(line, 3), table), f_.ptr);
       if (instead != nullptr) pointer = builder.CreateSelect(guarded.shared, pointer, instead);
       Value* const word = builder.CreateAlignedLoad(f_.i64, pointer, Align(8), true);
       return builder.CreateICmpEQ(word, builder.getInt64(MG_FINE_EXCLUSIVE));
     };
-    Value* good = look(guarded.first_line);
-    if (guarded.last_line == nullptr) return good;
-    good = builder.CreateAnd(good, look(guarded.last_line));
+    Value* exclusive = is_line_exclusive(guarded.first_line);
+    if (guarded.last_line == nullptr) return exclusive;
+    exclusive = builder.CreateAnd(exclusive, is_line_exclusive(guarded.last_line));
     // A run of up to kLargestRun bytes may have a third line between the first and the last.
     if (run.end - run.begin > static_cast<int64_t>(kSmallestLine) + 1) {
       Value* const middle = builder.CreateLShr(builder.CreateAdd(guarded.first_line, guarded.last_line), 1);
-      good = builder.CreateAnd(good, look(middle));
+      exclusive = builder.CreateAnd(exclusive, is_line_exclusive(middle));
     }
-    return good;
+    return exclusive;
   }
 
-  // Branches to `good` if the rights cache says that the run's page is exclusive, as it mostly does. Otherwise the loop
+  // Branches to `hit` if the rights cache says that the run's page is exclusive, as it mostly does. Otherwise the loop
   // hazard has to be published, or the lines have to be checked.
   void ask_rights_cache(IRBuilder<>& builder, const Run& run, Value* begin, Value* epoch, Value* is_cleared,
-                        BasicBlock* good, BasicBlock* publishing, BasicBlock* checking) {
+                        BasicBlock* hit, BasicBlock* publishing, BasicBlock* checking) {
     BasicBlock* const not_cached = BasicBlock::Create(f_.context, "", &f_.function);
     BasicBlock* const published = BasicBlock::Create(f_.context, "", &f_.function);
     BasicBlock* const caching_page = BasicBlock::Create(f_.context, "", &f_.function);
@@ -216,7 +216,7 @@ class StoreChecks {
       Value* const within = builder.CreateAnd(begin, builder.getInt64(kPage - 1));
       cached = builder.CreateAnd(cached, builder.CreateICmpULE(within, builder.getInt64(kPage - size)));
     }
-    builder.CreateCondBr(cached, good, not_cached, f_.mostly);
+    builder.CreateCondBr(cached, hit, not_cached, f_.mostly);
 
     builder.SetInsertPoint(not_cached);
     builder.CreateCondBr(is_cleared, publishing, published);

@@ -21,19 +21,15 @@ namespace {
 
 __extension__ using Wide = unsigned __int128;
 
-uintptr_t number(const void* pointer) {
-  return reinterpret_cast<uintptr_t>(pointer);
-}
-
 // A private copy of an operand, which may be in shared or private memory.
 class Operand {
  public:
   explicit Operand(size_t size) : size_(size) {
     if (size > sizeof small_) large_ = std::make_unique<std::byte[]>(size);
   }
-  Operand(const void* from, size_t size) : Operand(size) { load(number(from), size, data()); }
+  Operand(const void* from, size_t size) : Operand(size) { load(address_of(from), size, data()); }
   std::byte* data() { return large_ != nullptr ? large_.get() : small_; }
-  void copy_to(void* to) { store(number(to), size_, data()); }
+  void copy_to(void* to) { store(address_of(to), size_, data()); }
 
  private:
   size_t size_;
@@ -92,7 +88,7 @@ void change_by_lock(uintptr_t at, size_t size, Operand& old, Operand& fresh, Cha
 template <typename Change>
 void change_shared(const void* object, size_t size, Change&& change) {
   if (size == 0) return;
-  const uintptr_t at = number(object);
+  const uintptr_t at = address_of(object);
   const bool aligned = (at & (size - 1)) == 0;
   Operand old(size), fresh(size);
   publish_over_object(at, size);
@@ -138,7 +134,7 @@ MG_ENTRY void __multigrain_atomic_load(size_t size, const void* object, void* va
                                        void (*real)(size_t, const void*, void*, int)) {
   const Entry entry;
   Operand loaded(size);
-  if (is_shared(number(object))) {
+  if (is_shared(address_of(object))) {
     change_shared(object, size, [&](const std::byte* old, std::byte*) {
       std::memcpy(loaded.data(), old, size);
       return false;
@@ -153,7 +149,7 @@ MG_ENTRY void __multigrain_atomic_store(size_t size, void* object, const void* v
                                         void (*real)(size_t, void*, const void*, int)) {
   const Entry entry;
   Operand stored(value, size);
-  if (!is_shared(number(object))) return real(size, object, stored.data(), order);
+  if (!is_shared(address_of(object))) return real(size, object, stored.data(), order);
   change_shared(object, size, [&](const std::byte*, std::byte* fresh) {
     std::memcpy(fresh, stored.data(), size);
     return true;
@@ -164,7 +160,7 @@ MG_ENTRY void __multigrain_atomic_exchange(size_t size, void* object, const void
                                            void (*real)(size_t, void*, const void*, void*, int)) {
   const Entry entry;
   Operand stored(value, size), was(size);
-  if (is_shared(number(object))) {
+  if (is_shared(address_of(object))) {
     change_shared(object, size, [&](const std::byte* old, std::byte* fresh) {
       std::memcpy(was.data(), old, size);
       std::memcpy(fresh, stored.data(), size);
@@ -182,7 +178,7 @@ MG_ENTRY bool __multigrain_atomic_compare_exchange(size_t size, void* object, vo
   const Entry entry;
   Operand wanted(expected, size), stored(desired, size);
   bool equal = false;
-  if (is_shared(number(object))) {
+  if (is_shared(address_of(object))) {
     Operand was(size);
     change_shared(object, size, [&](const std::byte* old, std::byte* fresh) {
       equal = std::memcmp(old, wanted.data(), size) == 0;

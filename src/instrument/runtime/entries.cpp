@@ -276,10 +276,10 @@ void load_within_line(uintptr_t address, size_t size, std::byte* value) {
   // the protocol decides whether it is a false miss, and counts it.
   const uint64_t line = line_of(address);
   hazard(0).exchange(make_hazard(line, 1, false));
-  const bool good = (table_word(line).load() & MG_FINE_READABLE) != 0;
-  if (good) copy_once(value, reinterpret_cast<const std::byte*>(address), size);
+  const bool is_readable = (table_word(line).load() & MG_FINE_READABLE) != 0;
+  if (is_readable) copy_once(value, reinterpret_cast<const std::byte*>(address), size);
   hazard(0).store(0, std::memory_order_release);
-  if (good && !has_flag(value, size, address)) return;
+  if (is_readable && !has_flag(value, size, address)) return;
   protocol->load(address, std::span(value, size));
   drop_incomplete_pages(address, address + size);
 }
@@ -439,11 +439,11 @@ extern "C" __attribute__((visibility("default"))) uint64_t __multigrain_batch_be
     }
     // If `cached` is MG_FINE_CACHE_UNUSABLE, no entry matches, because none is made in that epoch.
     if (page_of(run.begin) == page_of(end - 1) && is_cached(page_of(run.begin), run.stores != 0, cached)) continue;
-    const bool good =
+    const bool has_rights =
         run.rows == 1
             ? lines_have_rights_under_loop_hazard(i, line_of(run.begin), line_of(run.end - 1), run.stores != 0, cached)
             : rows_have_rights(run.begin, run.end, run.stride, run.rows, run.stores != 0, cached);
-    if (!good) return begin_batch_in_loop_slow_path(runs, count_and_flags);
+    if (!has_rights) return begin_batch_in_loop_slow_path(runs, count_and_flags);
   }
   return epoch != 0 ? epoch : begin_batch_in_loop_slow_path(runs, count_and_flags);
 }

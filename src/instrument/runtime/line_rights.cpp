@@ -19,8 +19,8 @@ template <size_t kBytes>
   constexpr size_t kEach = kBytes / sizeof(uint64_t);
   const auto* word = reinterpret_cast<const uint64_t*>(MG_FINE_TABLE_BASE) + first;
   const uint64_t* const end = reinterpret_cast<const uint64_t*>(MG_FINE_TABLE_BASE) + last + 1;
-  // `differ` and `in_vectors` gather the bits that differ from `good`.
-  const uint64_t good = stores ? MG_FINE_EXCLUSIVE : MG_FINE_READABLE;
+  // `differ` and `in_vectors` gather the bits that differ from `required`.
+  const uint64_t required = stores ? MG_FINE_EXCLUSIVE : MG_FINE_READABLE;
   const uint64_t relevant = stores ? ~uint64_t{0} : MG_FINE_READABLE;
   uint64_t differ = 0;
   Words in_vectors = {};
@@ -30,14 +30,14 @@ template <size_t kBytes>
     __builtin_memcpy(&b, word + kEach, kBytes);
     __builtin_memcpy(&c, word + 2 * kEach, kBytes);
     __builtin_memcpy(&d, word + 3 * kEach, kBytes);
-    in_vectors |= ((a ^ good) | (b ^ good)) | ((c ^ good) | (d ^ good));
+    in_vectors |= ((a ^ required) | (b ^ required)) | ((c ^ required) | (d ^ required));
   }
   for (; static_cast<size_t>(end - word) >= kEach; word += kEach) {
     Words a;
     __builtin_memcpy(&a, word, kBytes);
-    in_vectors |= a ^ good;
+    in_vectors |= a ^ required;
   }
-  for (; word < end; ++word) differ |= *word ^ good;
+  for (; word < end; ++word) differ |= *word ^ required;
   for (size_t i = 0; i < kEach; ++i) differ |= in_vectors[i];
   return (differ & relevant) == 0;
 }

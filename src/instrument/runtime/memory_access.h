@@ -10,6 +10,10 @@
 
 namespace multigrain::checks {
 
+inline uintptr_t address_of(const void* pointer) {
+  return reinterpret_cast<uintptr_t>(pointer);
+}
+
 // Every entry calls this first. It clears all hazards of the calling thread.
 void begin_access();
 // These load or store line by line, from or to shared or private memory.

@@ -15,15 +15,16 @@ namespace {
 constexpr size_t kPiece = 4096;
 
 void copy_piece(std::byte* to, const std::byte* from, size_t size) {
-  const mg_fine_run runs[] = {{number(to), number(to) + size, 1, 0, 1}, {number(from), number(from) + size, 0, 0, 1}};
+  const mg_fine_run runs[] = {{address_of(to), address_of(to) + size, 1, 0, 1},
+                              {address_of(from), address_of(from) + size, 0, 0, 1}};
   if (begin_batch(runs)) {
     std::memmove(to, from, size);
     clear_hazards();
     return;
   }
   std::byte buffer[kPiece];
-  load(number(from), size, buffer);
-  store(number(to), size, buffer);
+  load(address_of(from), size, buffer);
+  store(address_of(to), size, buffer);
 }
 
 // Moves memory as memmove does. The two parts may overlap.
@@ -32,7 +33,7 @@ void* move(void* to, const void* from, size_t size) {
   begin_access();
   auto* const out = static_cast<std::byte*>(to);
   const auto* const in = static_cast<const std::byte*>(from);
-  if (number(to) - number(from) >= size) {
+  if (address_of(to) - address_of(from) >= size) {
     for (size_t at = 0; at < size; at += kPiece) copy_piece(out + at, in + at, std::min(kPiece, size - at));
   } else {
     for (size_t rest = size; rest > 0;) {
@@ -70,14 +71,14 @@ MG_ENTRY void* __multigrain_memset(void* to, int byte, size_t size) {
   for (size_t at = 0; at < size; at += kPiece) {
     const size_t piece = std::min(kPiece, size - at);
     auto* const begin = static_cast<std::byte*>(to) + at;
-    const mg_fine_run run = {number(begin), number(begin) + piece, 1, 0, 1};
+    const mg_fine_run run = {address_of(begin), address_of(begin) + piece, 1, 0, 1};
     if (begin_batch({&run, 1})) {
       std::memset(begin, byte, piece);
       clear_hazards();
     } else {
       std::byte buffer[kPiece];
       std::memset(buffer, byte, piece);
-      store(number(begin), piece, buffer);
+      store(address_of(begin), piece, buffer);
     }
   }
   errno = error;
@@ -121,10 +122,10 @@ MG_ENTRY void* __multigrain_memchr(const void* in, int byte, size_t size) {
   const char* const start = static_cast<const char*>(in);
   // The search goes to the end of a line at a time: there may be no memory behind the byte that it finds.
   constexpr size_t kStep = size_t{1} << MG_FINE_MIN_LINE_SHIFT;
-  if (!touches_shared(in, std::min<size_t>(size, SIZE_MAX - number(in))))
+  if (!touches_shared(in, std::min<size_t>(size, SIZE_MAX - address_of(in))))
     return const_cast<void*>(std::memchr(in, byte, size));
   for (size_t at = 0; at < size;) {
-    const size_t part = std::min(kStep - (number(start) + at) % kStep, size - at);
+    const size_t part = std::min(kStep - (address_of(start) + at) % kStep, size - at);
     const InBytes here(start + at, part);
     if (const void* const found = std::memchr(static_cast<const void*>(here), byte, part)) return here.original(found);
     at += part;
@@ -132,7 +133,7 @@ MG_ENTRY void* __multigrain_memchr(const void* in, int byte, size_t size) {
   return nullptr;
 }
 MG_ENTRY void* __multigrain_rawmemchr(const void* in, int byte) {
-  return __multigrain_memchr(in, byte, SIZE_MAX - number(in));
+  return __multigrain_memchr(in, byte, SIZE_MAX - address_of(in));
 }
 MG_ENTRY void* __multigrain_memrchr(const void* in, int byte, size_t size) {
   const InBytes bytes(in, size);

@@ -221,9 +221,9 @@ class PrintArguments {
       if (each.kind < Kind::kString || !is_shared(pointer)) continue;
       any_shared_ = true;
       if (each.kind == Kind::kString) {
-        each.word = number(texts_.emplace_back(static_cast<const char*>(pointer), each.limit).data());
+        each.word = address_of(texts_.emplace_back(static_cast<const char*>(pointer), each.limit).data());
       } else if (each.kind == Kind::kWideString) {
-        each.word = number(wide_texts_.emplace_back(static_cast<const wchar_t*>(pointer), each.limit).data());
+        each.word = address_of(wide_texts_.emplace_back(static_cast<const wchar_t*>(pointer), each.limit).data());
       } else {
         each.counted_for = pointer;
         __multigrain_load(pointer, each.count_size, &each.count);
@@ -231,7 +231,7 @@ class PrintArguments {
     }
     // The addresses of the counts are final only now.
     for (Argument& each : arguments_)
-      if (each.counted_for != nullptr) each.word = number(&each.count);
+      if (each.counted_for != nullptr) each.word = address_of(&each.count);
   }
 
   void make_list() {
@@ -330,7 +330,7 @@ MG_ENTRY int __multigrain_vsnprintf(char* to, size_t size, const char* format, v
   });
 }
 MG_ENTRY int __multigrain_vsprintf(char* to, const char* format, va_list arguments) {
-  if (is_shared(to)) return print_shared(to, kViewEnd - number(to), kNotFortified, format, arguments);
+  if (is_shared(to)) return print_shared(to, kViewEnd - address_of(to), kNotFortified, format, arguments);
   // The size of private memory is not known here, so the C library prints there itself.
   return PrintArguments(format, arguments).through([&](const char* text, va_list list) {
     return std::vsprintf(to, text, list);
@@ -382,7 +382,7 @@ MG_ENTRY int __multigrain___vsprintf_chk(char* to, int flag, size_t room, const 
     });
   }
   // The C library ends the program if the text does not fit. For that it needs a buffer of the same size.
-  const size_t size = std::min<size_t>(room, kViewEnd - number(to));
+  const size_t size = std::min<size_t>(room, kViewEnd - address_of(to));
   const std::unique_ptr<char[]> text(new (std::nothrow) char[std::min<size_t>(size, size_t{1} << 24)]);
   if (text == nullptr || size > size_t{1} << 24) return print_shared(to, size, flag, format, arguments);
   const int length = PrintArguments(format, arguments).through([&](const char* private_format, va_list list) {

@@ -13,7 +13,7 @@ void InOutBytes::store_changes() {
     }
     size_t end = at + 1;
     while (end < size_ && now[end] != before_bytes_[end]) ++end;
-    store(number(user_) + at, end - at, now + at);
+    store(address_of(user_) + at, end - at, now + at);
     at = end;
   }
   errno = error;

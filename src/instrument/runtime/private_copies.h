@@ -19,15 +19,12 @@
 
 namespace multigrain::checks {
 
-inline uintptr_t number(const void* pointer) {
-  return reinterpret_cast<uintptr_t>(pointer);
-}
 inline bool is_shared(const void* pointer) {
-  return is_shared(number(pointer));
+  return is_shared(address_of(pointer));
 }
 inline bool touches_shared(const void* begin, size_t size) {
-  const uintptr_t end = number(begin) + size;
-  return touches_shared(number(begin), end < number(begin) ? UINTPTR_MAX : end);
+  const uintptr_t end = address_of(begin) + size;
+  return touches_shared(address_of(begin), end < address_of(begin) ? UINTPTR_MAX : end);
 }
 
 template <typename T>
@@ -77,9 +74,9 @@ class BasicText {
     constexpr size_t kStep = (size_t{1} << MG_FINE_MIN_LINE_SHIFT) / sizeof(Char);
     begin_access();
     for (size_t at = 0; at < limit_;) {
-      const size_t part = std::min(kStep - (number(original_ + at) / sizeof(Char)) % kStep, limit_ - at);
+      const size_t part = std::min(kStep - (address_of(original_ + at) / sizeof(Char)) % kStep, limit_ - at);
       Char buffer[kStep];
-      load(number(original_ + at), part * sizeof(Char), reinterpret_cast<std::byte*>(buffer));
+      load(address_of(original_ + at), part * sizeof(Char), reinterpret_cast<std::byte*>(buffer));
       const Char* const end = std::char_traits<Char>::find(buffer, part, Char());
       copy_.append(buffer, end != nullptr ? static_cast<size_t>(end - buffer) : part);
       if (end != nullptr) break;
@@ -120,7 +117,7 @@ class InBytes {
       return;
     std::byte* const copy = copy_.allocate(size);
     begin_access();
-    load(number(from), size, copy);
+    load(address_of(from), size, copy);
     data_ = copy;
   }
   InBytes(const InBytes&) = delete;
@@ -151,7 +148,7 @@ class InOutBytes {
       return;
     std::byte* const copy = copy_.allocate(size);
     begin_access();
-    load(number(bytes), size, copy);
+    load(address_of(bytes), size, copy);
     before_bytes_ = before_.allocate(size);
     std::memcpy(before_bytes_, copy, size);
     used_ = copy;

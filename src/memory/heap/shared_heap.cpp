@@ -109,12 +109,12 @@ tl::expected<Allocation, HeapError> SharedHeap::allocate_small(unsigned size_cla
   Placement placement = wanted;
   if (wanted.policy == HomePolicy::kBlocked) placement = {.grain = wanted.grain, .block_size = wanted.block_size};
   while (true) {
-    SmallHeap::Wanted pages;
+    SmallHeap::PageRequest pages;
     {
       const LockGuard guard(small_lock_);
       if (const std::optional<SmallBlock> block = small_.allocate(size_class, placement))
         return Allocation{base_ + block->offset, block->needs_clearing, small_.class_size(size_class)};
-      pages = small_.wanted(placement);
+      pages = small_.next_request(placement);
     }
     MessageHeader request;
     request.word = {pages.pages, pages.minimum, 1};

@@ -63,7 +63,7 @@ std::optional<SmallBlock> SmallHeap::allocate(unsigned size_class, const Placeme
   return SmallBlock{superblock.offset + start, touched};
 }
 
-SmallHeap::Wanted SmallHeap::wanted(const Placement& placement) const {
+SmallHeap::PageRequest SmallHeap::next_request(const Placement& placement) const {
   const uint64_t pages = superblock_bytes_ / geometry_.page_size;
   return {pages * std::clamp<uint32_t>(lists_[kind_of(placement)].superblocks, 1, kMaxSuperblocksAtOnce), pages};
 }

@@ -41,11 +41,11 @@ class SmallHeap {
 
   // This is how many pages to ask the manager for: a number of superblocks that grows with the heap, and the least that
   // helps.
-  struct Wanted {
+  struct PageRequest {
     uint64_t pages = 0, minimum = 0;
   };
-  [[nodiscard]] Wanted wanted(const Placement& placement) const;
-  // Takes pages that wanted() asked for. Their number is any multiple of its minimum.
+  [[nodiscard]] PageRequest next_request(const Placement& placement) const;
+  // Takes pages that next_request() asked for. Their number is any multiple of its minimum.
   void add_superblocks(PageId first, uint64_t pages, const Placement& placement);
 
   // Returns the size of the block in use that begins at `offset`, or nullopt if none does.

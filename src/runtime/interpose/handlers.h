@@ -13,9 +13,9 @@
 
 namespace multigrain {
 
-// From now on `begin` runs before each handler that the program installs by sigaction or signal, on the handler's thread,
-// and `end` after it; `end` is told whether the handler has returned, to code that goes on. Nested handlers count as
-// part of the outermost one. Both must be async-signal-safe.
+// From now on `begin` runs before each handler that the program installs by sigaction or signal, on the handler's
+// thread, and `end` after it; `end` is told whether the handler has returned, to code that goes on. Nested handlers
+// count as part of the outermost one. Both must be async-signal-safe.
 void set_handler_hooks(void (*begin)(), void (*end)(bool returned));
 
 // Does what sigaction does for a signal that is not the runtime's, with private arguments. If there are hooks it

@@ -9,11 +9,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <span>
 #include <string_view>
 
+#include "base/child_process.h"
 #include "runtime/private/loaded_objects.h"
 
 namespace multigrain {
@@ -104,15 +104,12 @@ std::string declared_at(const std::string& file, uintptr_t address) {
   std::string name(4096, '\0');
   const ssize_t length = file == "/proc/self/exe" ? ::readlink(file.c_str(), name.data(), name.size()) : -1;
   name = length > 0 ? name.substr(0, static_cast<size_t>(length)) : file;
-  if (name.find('\'') != std::string::npos) return {};
-  const std::string command = fmt::format("addr2line -e '{}' {:#x} 2>/dev/null", name, address);
-  std::FILE* const answer = ::popen(command.c_str(), "re");
-  if (answer == nullptr) return {};
-  char line[1024] = "";
-  const bool read = std::fgets(line, sizeof line, answer) != nullptr;
-  ::pclose(answer);
-  std::string_view place = read ? line : "";
-  while (!place.empty() && place.back() == '\n') place.remove_suffix(1);
+  ChildStart start;
+  start.command = {"addr2line", "-e", name, fmt::format("{:#x}", address)};
+  start.error = kNullDescriptor;
+  const auto answer = run_and_read(start);
+  if (!answer) return {};
+  const std::string_view place = std::string_view(answer->text).substr(0, answer->text.find('\n'));
   if (place.starts_with("??") || place.ends_with(":?") || place.ends_with(":0")) return {};
   return std::string(place.substr(place.rfind('/') + 1));
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import itertools
 import json
 import os
@@ -19,8 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from multigrain.study import metrics, studies
-from multigrain.study.files import write_whole
-from multigrain.study.results import csv_text, duration, print_failures, print_study
+from multigrain.study.figures import duration
+from multigrain.study.files import FormatError, parse_versioned, write_whole
+from multigrain.study.packages import missing_packages
+from multigrain.study.results import csv_text, print_failures, print_study
 from multigrain.study.runs import (
     Cache,
     Json,
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
 BAD_USAGE = 2
-# mgrun's options that a study hands on, with a word for what each takes.
+# mgrun's options that a study hands on, with a word for what each takes. They are here and not asked of mgrun, so that
+# --help works without one; tests/manual compares names, words and values with what mgrun says.
 HANDED_ON = {
     "net": (
         "MODEL",
@@ -45,11 +47,11 @@ HANDED_ON = {
     ),
     "protocol": ("NAME", "the coherence protocol"),
     "page-size": ("BYTES", "the unit of coherence"),
-    "home": ("WHERE", "where pages are at home: interleaved, blocked or first-touch"),
+    "home": ("WHERE", "where pages are at home: auto, interleaved, blocked or first-touch"),
     "prefetch": ("PAGES", "how far to read ahead"),
     "access": ("HOW", "access rights by auto, userfault or mprotect"),
     "fabric": ("KIND", "what connects the nodes: shm or ucx"),
-    "clock-scale": ("F", "the emulated processors take F times the time of this machine's (virtual clock)"),
+    "clock-scale": ("FACTOR", "the emulated processors take FACTOR times the time of this machine's (virtual clock)"),
     "skew": ("TIME", "how far a processor may run ahead of the slowest, such as 100us (virtual clock)"),
 }
 DESCRIPTION = """\
@@ -245,19 +247,6 @@ def make_parser() -> Parser:
     return parser
 
 
-def missing_packages() -> str:
-    """A sentence if this Python cannot do it; empty if it can."""
-    if sys.version_info < (3, 10):
-        return f"{sys.executable} is Python {sys.version.split()[0]}, and mgstudy needs 3.10: set MULTIGRAIN_PYTHON to a newer one"
-    for package in ("rich", "plotly"):  # without importing them, which takes a while
-        if importlib.util.find_spec(package) is None:
-            return (
-                f"{sys.executable} has no package '{package}', which mgstudy needs: run cmake/setup.sh build, or "
-                f"'{sys.executable} -m pip install {package}', or set MULTIGRAIN_PYTHON to a Python that has it"
-            )
-    return ""
-
-
 # From the command line to a plan.
 
 
@@ -445,7 +434,7 @@ class Bar(studies.Progress):
             self.task, completed=self.finished, left=f"about {left:.0f} s left" if self.finished < self.total else ""
         )
         if not self.console.is_terminal:
-            said = result.problem or duration(result.elapsed_ns)
+            said = result.problem or duration(result.elapsed_ns, "us")
             print(
                 f"mgstudy: [{self.finished}/{self.total}] {self.name(point, repetition)}: {said}",
                 file=sys.stderr,
@@ -501,18 +490,13 @@ def check_outputs(options: argparse.Namespace) -> None:
 
 def read_study(path: Path) -> Json:
     try:
-        study = json.loads(path.read_text("utf-8"))
+        return parse_versioned(path.read_text("utf-8"), str(path), studies.SCHEMA, studies.VERSION, "mgstudy --json")
     except OSError as error:
         raise StudyError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
+    except UnicodeDecodeError as error:
         raise StudyError(f"{path} is no JSON: {error}") from error
-    if not isinstance(study, dict) or study.get("schema") != studies.SCHEMA:
-        raise StudyError(f"{path} is not what mgstudy --json writes")
-    if study.get("version") != studies.VERSION:
-        raise StudyError(
-            f"{path} has version {study.get('version')} of the format, and this program reads version {studies.VERSION}"
-        )
-    return study
+    except FormatError as error:
+        raise StudyError(str(error)) from error
 
 
 def report_again(options: argparse.Namespace) -> int:
@@ -562,7 +546,7 @@ def main(argv: Sequence[str], tools: Path) -> int:
     """`tools` is where mgrun is."""
     options: Any = make_parser().parse_args(argv)
     try:
-        sentence = missing_packages()
+        sentence = missing_packages(["rich", "plotly"], "mgstudy needs")
         if sentence:
             raise StudyError(sentence)
         return report_again(options) if options.kind == "report" else run_study(options, argv, tools)

@@ -1,9 +1,32 @@
-"""Files that are there whole or not at all."""
+"""Files that are there whole or not at all, and the JSON in them."""
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
+from typing import Any
+
+
+class FormatError(Exception):
+    """A sentence that says why a text is not what was expected."""
+
+
+def parse_versioned(
+    contents: str, name: str, schema: str, version: int, writer: str, remedy: str = ""
+) -> dict[str, Any]:
+    """The JSON that `writer` writes, which says its schema and its version. `name` is what to call it in a FormatError."""
+    try:
+        found = json.loads(contents)
+    except ValueError as error:
+        raise FormatError(f"{name} is no JSON: {error}") from error
+    if not isinstance(found, dict) or found.get("schema") != schema:
+        raise FormatError(f"{name} is not what {writer} writes")
+    if found.get("version") != version:
+        raise FormatError(
+            f"{name} has version {found.get('version')} of the format, and this program reads version {version}{remedy}"
+        )
+    return found
 
 
 def write_whole(path: str, contents: str) -> None:

@@ -7,18 +7,8 @@ import io
 import sys
 
 from multigrain.study import metrics, studies
+from multigrain.study.figures import duration, short_percent
 from multigrain.study.runs import Json
-
-
-def duration(nanoseconds: float) -> str:
-    for unit, factor in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
-        if nanoseconds >= factor:
-            return f"{nanoseconds / factor:.4g} {unit}"
-    return f"{nanoseconds:.4g} ns"
-
-
-def percent(value: float | None) -> str:
-    return "–" if value is None else f"{100 * value:.1f}%" if abs(value) < 0.1 else f"{100 * value:.0f}%"
 
 
 def print_study(study: Json) -> None:
@@ -68,7 +58,7 @@ def print_study(study: Json) -> None:
             parts = metrics.shares([*(point["mean_ns"][name] for name in studies.CATEGORIES), point["outside_ns"]])
             base = alone.get(point["series"])
             row += [
-                duration(point["elapsed_ns"]),
+                duration(point["elapsed_ns"], "us"),
                 f"{100 * (point['high_ns'] - point['low_ns']) / point['elapsed_ns']:.1f}%"
                 if len(point["repetitions_ns"]) > 1
                 else "–",
@@ -86,7 +76,7 @@ def print_study(study: Json) -> None:
         where = f"{each['series']}: " if several else ""
         console.print(
             Text(
-                f"{where}breakup penalty {percent(each['breakup_penalty'])}, multigrain potential {percent(each['multigrain_potential'])}: "
+                f"{where}breakup penalty {short_percent(each['breakup_penalty'])}, multigrain potential {short_percent(each['multigrain_potential'])}: "
                 + (f"{each['grain']}; {each['reason']}" if each["grain"] else each["reason"])
             ),
             soft_wrap=True,
@@ -95,7 +85,7 @@ def print_study(study: Json) -> None:
         if each["slope"] is not None:
             console.print(
                 Text(
-                    f"C = {each['node_size']}: {percent(each['per_100us'])} more for each 100 us of latency "
+                    f"C = {each['node_size']}: {short_percent(each['per_100us'])} more for each 100 us of latency "
                     f"(of the time at {studies.latency_text(each['base_latency_ns'])}); {each['slope']:.4g} latencies one after the other"
                 ),
                 soft_wrap=True,

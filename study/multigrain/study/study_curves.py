@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from multigrain.study.figures import duration, percent, unit_for
 from multigrain.study.page import Block, Chart, Figure, Table, chart, number, style
 from multigrain.study.studies import latency_text
-from multigrain.study.study_view import Json, StudyView, duration, percent, unit_for
+from multigrain.study.study_view import Json, StudyView
 
 
 class CurveSections(StudyView):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from multigrain.study.figures import duration, percent, unit_for
 from multigrain.study.page import GREY, INK, Block, Chart, Figure, Table, chart, number, pattern_of, text
 from multigrain.study.studies import latency_text
-from multigrain.study.study_view import COUNTERS, FAULTS, PARTS, Json, StudyView, duration, percent, unit_for
+from multigrain.study.study_view import COUNTERS, FAULTS, PARTS, Json, StudyView
 
 
 class ProcessorSections(StudyView):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from multigrain.study.figures import duration, percent, unit_for
 from multigrain.study.page import INK, Block, Chart, Figure, Table, chart, number, pattern_of, text
-from multigrain.study.study_view import Json, StudyView, duration, parts_of, percent, unit_for
+from multigrain.study.study_view import Json, StudyView, parts_of
 
 
 class ProfileSections(StudyView):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from multigrain.study.figures import duration, percent, percent_range
 from multigrain.study.page import Block, Section, Table, number, page, size, text
 from multigrain.study.studies import latency_text
 from multigrain.study.study_curves import CurveSections
 from multigrain.study.study_processors import ProcessorSections
 from multigrain.study.study_profile import ProfileSections
-from multigrain.study.study_view import GRAIN_TEXT, KINDS, Json, duration, percent, percent_range
+from multigrain.study.study_view import GRAIN_TEXT, KINDS, Json
 
 
 class StudyReport(ProfileSections, CurveSections, ProcessorSections):

@@ -56,36 +56,6 @@ GRAIN_TEXT = {
 }
 
 
-def percent(value: float | None, digits: int = 3) -> str:
-    if value is None:
-        return "–"
-    shown = 100 * value
-    if abs(shown) >= 1000:
-        return f"{shown:,.0f} %"
-    return f"{0 if abs(shown) < 0.05 else shown:.{digits}g} %"
-
-
-def percent_range(values: Sequence[float] | None) -> str:
-    return f"{percent(values[0])} to {percent(values[1])}" if values and values[0] != values[1] else ""
-
-
-def duration(nanoseconds: float | None) -> str:
-    if nanoseconds is None:
-        return "–"
-    for unit, factor in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
-        if nanoseconds >= factor:
-            return f"{nanoseconds / factor:.4g} {unit}"
-    return f"{nanoseconds:.4g} ns"
-
-
-def unit_for(nanoseconds: float) -> tuple[str, float]:
-    """The unit of an axis that goes so far."""
-    for unit, factor in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
-        if nanoseconds >= factor:
-            return unit, factor
-    return "ns", 1.0
-
-
 def parts_of(point: Json) -> dict[str, float]:
     """The parts of a point's time, nanoseconds; they add up to the measured phase."""
     return {**{name: point["mean_ns"][name] for name, *_ in PARTS}, "outside": point["outside_ns"]}

@@ -4,13 +4,12 @@ for one trace, out of the JSON that src/trace/analysis/study.h documents."""
 from __future__ import annotations
 
 import argparse
-import importlib
-import json
 import sys
 from collections.abc import Mapping
 from pathlib import PurePath
 
-from multigrain.study.files import write_whole
+from multigrain.study.files import FormatError, parse_versioned, write_whole
+from multigrain.study.packages import missing_packages
 from multigrain.study.page import Block, Figure, Section, Table, chart, number, page, size, style, text
 from multigrain.study.trace_costs import CostSections
 from multigrain.study.trace_sharing import SharingSections
@@ -240,34 +239,6 @@ class TraceReport(CostSections, SharingSections):
         return out
 
 
-def missing_packages() -> str:
-    """A sentence if the report cannot be written here; empty if it can."""
-    if sys.version_info < (3, 10):
-        return f"{sys.executable} is Python {sys.version.split()[0]}, and reports need 3.10: set MULTIGRAIN_PYTHON to a newer one"
-    try:
-        importlib.import_module("plotly.offline")
-    except ImportError as error:
-        name = error.name or "plotly"
-        return (
-            f"{sys.executable} has no package '{name.partition('.')[0]}', which reports need: run cmake/setup.sh build, or "
-            f"'{sys.executable} -m pip install plotly', or set MULTIGRAIN_PYTHON to a Python that has it"
-        )
-    return ""
-
-
-def read_study(contents: str, name: str) -> Json | str:
-    """The study, or a sentence that says why it is none."""
-    try:
-        study = json.loads(contents)
-    except ValueError as error:
-        return f"{name} is no JSON: {error}"
-    if not isinstance(study, dict) or study.get("schema") != "mgtrace-analysis":
-        return f"{name} is not what mgtrace analyze --json writes"
-    if study.get("version") != 1:
-        return f"{name} has version {study.get('version')} of the format, and this program reads version 1: analyze the trace again"
-    return study
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="mgtrace report", description="Writes a report from the JSON on standard input."
@@ -281,14 +252,18 @@ def main() -> int:
         print(f"mgtrace: {sentence}", file=sys.stderr)
         return 2
 
-    sentence = missing_packages()
+    sentence = missing_packages(["plotly"], "reports need")
     if sentence:
         return failed(sentence)
     if options.check:
         return 0
-    study = read_study(sys.stdin.buffer.read().decode("utf-8", "replace"), options.source)
-    if isinstance(study, str):
-        return failed(study)
+    given = sys.stdin.buffer.read().decode("utf-8", "replace")
+    try:
+        study = parse_versioned(
+            given, options.source, "mgtrace-analysis", 1, "mgtrace analyze --json", ": analyze the trace again"
+        )
+    except FormatError as error:
+        return failed(str(error))
     try:
         contents = TraceReport(study).html()
     except (KeyError, IndexError, TypeError) as error:

@@ -59,10 +59,10 @@ def percentage(value: float, digits: int) -> str:
 
 
 def spread_text(spread: Json | None) -> str:
-    def percent(value: float | None) -> str:
+    def deviation(value: float | None) -> str:
         return "from 0" if value is None else f"±{percentage(value, 2)}"
 
-    return "" if spread is None else f"{percent(spread['local'])} / {percent(spread['gap'])}"
+    return "" if spread is None else f"{deviation(spread['local'])} / {deviation(spread['gap'])}"
 
 
 def beside(entry: Json, key: str, value: float | int) -> str:

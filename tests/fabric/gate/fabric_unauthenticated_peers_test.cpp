@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 
 constexpr MessageType kBall = message_range::kTest;
 
-// What the two processes and the test share.
+// The two processes and the test share this.
 struct Board {
   std::atomic<uint64_t> rounds{0};
   std::atomic<uint64_t> wrong{0};

@@ -96,7 +96,7 @@ class GateTest : public ::testing::Test {
   gate::Token token_for(int fd, const JobSecret& secret) {
     return gate::Key(secret).make_token(9, {end_of_socket(fd), end_of_socket(listener_)});
   }
-  // What UCX gets from the listening socket: -1 if nothing.
+  // Returns what UCX gets from the listening socket, or -1 if it gets nothing.
   int accept_one(int wait_ms = 2000) {
     pollfd watched{listener_, POLLIN, 0};
     if (poll(&watched, 1, wait_ms) <= 0) return -1;
@@ -111,7 +111,7 @@ class GateTest : public ::testing::Test {
     EXPECT_EQ(peer.ss_family, AF_INET);
     return keep(fd);
   }
-  // Whether the other side has closed `fd`.
+  // Returns whether the other side has closed `fd`.
   static bool is_closed(int fd) {
     pollfd watched{fd, POLLIN, 0};
     char byte;
@@ -142,7 +142,7 @@ TEST_F(GateTest, LetsNodesConnectAndCarriesTheirBytes) {
   const sockaddr_in to = loopback(port_);
   ASSERT_EQ(ucs_socket_connect(caller, reinterpret_cast<const sockaddr*>(&to)), UCS_OK);
   EXPECT_EQ(fcntl(caller, F_GETFL) & O_NONBLOCK, 0) << "UCX had asked for a socket that blocks";
-  // Before the other side has accepted: neither waits for the other.
+  // The caller sends before the other side has accepted: neither waits for the other.
   ASSERT_EQ(ucs_socket_send(caller, "question", 8), UCS_OK);
   const int called = accept_one();
   ASSERT_GE(called, 0);
@@ -288,7 +288,7 @@ TEST_F(GateTest, BreaksAConnectionToAnUnauthenticatedServer) {
   ASSERT_GE(theirs, 0);
   gate::Token token;
   ASSERT_EQ(recv(theirs, &token, sizeof token, MSG_WAITALL), static_cast<ssize_t>(sizeof token));
-  // Without the secret, the token itself is the best that there is to send back.
+  // A peer without the secret can send back nothing better than the token itself.
   ASSERT_EQ(send(theirs, &token, sizeof token, 0), static_cast<ssize_t>(sizeof token));
   ::testing::internal::CaptureStderr();
   char bytes[200];

@@ -1,4 +1,4 @@
-// Tokens: who can make one, and what one is good for.
+// These tests are about tokens: which processes can make one, and what one is good for.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -87,7 +87,7 @@ TEST_F(TokenTest, EveryBitCounts) {
 TEST_F(TokenTest, NoiseIsNeverRight) {
   std::mt19937_64 random(20240817);
   for (int i = 0; i < 100'000; ++i) {
-    // Half of the inputs are noise, the others a right token with a few bytes overwritten.
+    // Half of the inputs are noise; the other half are a right token with a few bytes overwritten.
     Token token;
     if (i % 2 == 0) {
       for (size_t at = 0; at < sizeof token; at += 2) {

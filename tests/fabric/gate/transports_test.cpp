@@ -1,4 +1,4 @@
-// What becomes of UCX_TLS.
+// These tests check what becomes of UCX_TLS.
 #include "fabric/ucx/transports.h"
 
 #include <gmock/gmock.h>

@@ -29,7 +29,7 @@ inline JobSecret secret_of(uint8_t fill) {
   return secret;
 }
 
-// How many files a process has open.
+// Returns how many files a process has open.
 inline size_t descriptors(pid_t process) {
   size_t count = 0;
   DIR* const directory = opendir(("/proc/" + std::to_string(process) + "/fd").c_str());
@@ -70,7 +70,7 @@ inline std::vector<sockaddr_in> ports(pid_t process) {
   return found;
 }
 
-// As a node makes it that holds `secret`.
+// Returns the token that a node makes that holds `secret`.
 inline gate::Token token_for(int fd, const JobSecret& secret) {
   gate::Connection connection;
   sockaddr_storage name{};
@@ -100,13 +100,13 @@ class UnauthenticatedPeers {
     // The other side may have closed it already; that is what it is there for.
     [[maybe_unused]] ssize_t sent = send(fd, bytes, length, MSG_NOSIGNAL);
   }
-  // All are gone.
+  // Closes all connections.
   void leave() {
     for (int fd : open_) close(fd);
     open_.clear();
     speaking_.clear();
   }
-  // How many of those who said something are still connected, after `wait_ms` at most.
+  // Returns how many of the peers that sent something are still connected, after `wait_ms` at most.
   size_t still_connected(int wait_ms) const {
     size_t count = 0;
     for (int fd : speaking_) {
@@ -120,7 +120,7 @@ class UnauthenticatedPeers {
   // One of every kind comes to a port, and stays. Returns how many said something, so must be refused.
   unsigned knock(const sockaddr_in& port, const JobSecret& right, const JobSecret& wrong) {
     const size_t before = speaking_.size();
-    // Two who say nothing.
+    // Two peers send nothing.
     connect_to(port);
     connect_to(port);
     // Noise of all sizes.
@@ -158,7 +158,7 @@ class UnauthenticatedPeers {
     fd = speaker(port);
     const gate::Token half = token_for(fd, right);
     say(fd, &half, sizeof half / 2);
-    // A right token, byte by byte: only who is out to stall a node does that.
+    // One peer sends a right token byte by byte, which only a peer does that is out to stall a node.
     fd = speaker(port);
     const gate::Token slow = token_for(fd, right);
     for (size_t i = 0; i < 20; ++i) {

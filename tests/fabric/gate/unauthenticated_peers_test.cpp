@@ -31,7 +31,7 @@ using testing::secret_of;
 using testing::token_for;
 using testing::UnauthenticatedPeers;
 
-// What the two processes and the test share.
+// The two processes and the test share this.
 struct Board {
   struct Side {
     std::atomic<bool> ready{false};
@@ -111,7 +111,7 @@ class Bouncer {
     bool given_up = false;
     while ((status = ucp_request_check_status(request)) == UCS_INPROGRESS) {
       if (ucp_worker_progress(worker_) == 0) usleep(20);
-      // Where no traffic can be, the test says when it has seen enough.
+      // If there can be no traffic, the test says when it has seen enough.
       if (!given_up && (broken_ || (board_.stop.load() && board_.rounds.load() == 0))) {
         ucp_request_cancel(worker_, request);
         given_up = true;
@@ -284,7 +284,7 @@ TEST_F(UnauthenticatedPeersTest, AreRefusedWhileTheTrafficGoesOn) {
 }
 
 TEST_F(UnauthenticatedPeersTest, WhoHoldsTheSecretAndGoesAwayDoesNoHarm) {
-  // What a node looks like that dies at its first word, over and over.
+  // A node that dies at its first word looks like this, over and over.
   start(secret_of(1), secret_of(1));
   ASSERT_TRUE(more_rounds()) << output();
   const std::vector<sockaddr_in> at = ports(0);

@@ -1,5 +1,5 @@
-/* How a program with threads can end: ends HOW BY, where BY is the thread that ends it: 0 the first, 1 another. Before that each of
-   the others has made 100 calls of getppid() and changed a word that all share. */
+/* How a program with threads can end: ends HOW BY, where BY is the thread that ends it: 0 the first, 1 another. Before
+   that each of the others has made 100 calls of getppid() and changed a word that all share. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>

@@ -1,5 +1,6 @@
-/* forbid WHAT PROGRAM [ARGUMENTS...]: executes a program in a place where the system call is forbidden with EPERM by a seccomp filter,
-   as in a container. WHAT is dispatch (prctl(PR_SET_SYSCALL_USER_DISPATCH)), userfaultfd, membarrier or shmat. */
+/* forbid WHAT PROGRAM [ARGUMENTS...]: executes a program in a place where the system call is forbidden with EPERM by a
+   seccomp filter, as in a container. WHAT is dispatch (prctl(PR_SET_SYSCALL_USER_DISPATCH)), userfaultfd, membarrier or
+   shmat. */
 #include <errno.h>
 #include <linux/audit.h>
 #include <linux/filter.h>

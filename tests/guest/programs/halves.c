@@ -1,5 +1,5 @@
-/* Work in phases: halves THREADS PHASES. In each phase every thread adds up its share of a constant number of steps, and waits for the
-   others. Prints the sum. */
+/* Work in phases: halves THREADS PHASES. In each phase every thread adds up its share of a constant number of steps,
+   and waits for the others. Prints the sum. */
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>

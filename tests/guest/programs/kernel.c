@@ -1,5 +1,6 @@
-/* What the system keeps for a process, used by threads on all nodes: System V segments, limits of address space, memory barriers, lists of
-   robust mutexes, and mutexes with priority inheritance and a deadline in memory that processes share. */
+/* What the system keeps for a process, used by threads on all nodes: System V segments, limits of address space, memory
+   barriers, lists of robust mutexes, and mutexes with priority inheritance and a deadline in memory that processes
+   share. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/membarrier.h>

@@ -1,7 +1,7 @@
 /* Large guests. large areas N: N areas of one page each, every second one read-only, and the sum of what is in them.
-   large sparse GIB: that much reserved, a page of each 16 MiB touched by one of four threads. large threads N: N threads at a time.
-   large dense MIB: that much written by two threads in turn, ROUNDS times. Prints what it finds; with "measure" before these words it
-   waits for a line on standard input before it ends. */
+   large sparse GIB: that much reserved, a page of each 16 MiB touched by one of four threads. large threads N: N
+   threads at a time. large dense MIB: that much written by two threads in turn, ROUNDS times. The program prints what
+   it finds; with "measure" before these words it waits for a line on standard input before it ends. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
-// Processes and threads as a program has them: fork, vfork, posix_spawn, exec, waiting, ending; pthreads with what they have
-// beyond mutexes. Prints the same each time, by itself and hosted.
+// Processes and threads as a program has them: fork, vfork, posix_spawn, exec, waiting, ending; pthreads with what they
+// have beyond mutexes. Prints the same each time, by itself and hosted.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>

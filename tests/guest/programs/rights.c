@@ -1,5 +1,5 @@
-// Threads that change what their memory may be used for, while others use it: every access has to fault exactly when its
-// owner has taken the right, and what is written must be there.
+// Threads that change what their memory may be used for, while others use it: every access has to fault exactly when
+// its owner has taken the right, and what is written must be there.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <setjmp.h>

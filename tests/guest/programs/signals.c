@@ -1,5 +1,5 @@
-// Signals as a program sees them: handlers, masks, interrupted calls, stacks, faults. Prints what it finds, the same each
-// time; run by itself and hosted, it must print the same.
+// Signals as a program sees them: handlers, masks, interrupted calls, stacks, faults. Prints what it finds, the same
+// each time; run by itself and hosted, it must print the same.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>

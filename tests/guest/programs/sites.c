@@ -1,5 +1,6 @@
-// Many calls from the same places, by many threads at once, while signals come all the time: nothing of a thread's registers,
-// stack or results may differ from what the system alone makes of it. Prints what it finds, the same each time.
+// Many calls from the same places, by many threads at once, while signals come all the time: nothing of a thread's
+// registers, stack or results may differ from what the system alone makes of it. Prints what it finds, the same each
+// time.
 #define _GNU_SOURCE
 #include <asm/prctl.h>
 #include <errno.h>

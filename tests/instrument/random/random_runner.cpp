@@ -31,7 +31,7 @@ using multigrain::testing::FakeLineProtocol;
 constexpr size_t kBytes = 32 * 1024;  // more than struct data of random_programs.py has
 constexpr size_t kThreads = 2;
 
-// What each thread runs, for the handler of signals.
+// The handler of signals finds here what each thread runs.
 std::array<std::atomic<const char*>, kThreads + 1> running{};
 
 void die(int signal) {

@@ -98,7 +98,8 @@ TEST_P(RandomTest, AgreesWithTheModel) {
   std::mt19937_64 random(static_cast<uint64_t>(GetParam()));
   const unsigned nodes = 1 + static_cast<unsigned>(random() % 5);
   const size_t page_size = size_t{4096} << random() % 5;
-  // From regions that fill up all the time to regions that never do; bases aligned to a page only, too.
+  // Regions are of sizes from those that fill up all the time to those that never do. Some bases are aligned to a page
+  // only.
   const uint64_t size = page_size * (64 + random() % 20000);
   const uint64_t base = (uint64_t{1} << 45) + (random() % 2) * page_size * 3;
   Checked heap(geometry(size, nodes, page_size, base));
@@ -152,7 +153,7 @@ TEST(AddressSpaceTest, ReuseRespectsPlacement) {
 }
 
 TEST(AddressSpaceTest, FreedNeighboursJoin) {
-  // All the region is used in blocks of odd sizes, all are freed, and one block takes the whole region.
+  // The whole region is used in blocks of odd sizes, the blocks are freed, and one block takes the whole region.
   Checked heap(geometry(4096 * 1000));
   std::mt19937 random(7);
   while (heap.allocate(1 + random() % 7, 1, kInterleaved)) {

@@ -28,7 +28,7 @@ struct Node {
       fabric.deliver(NodeId(0), extent);
     }
   }
-  // As the manager: other nodes ask for pages and acknowledge what they are told.
+  // This node is the manager: other nodes ask for pages and acknowledge what they are told.
   void learn_extents() {
     MessageHeader request;
     request.type = heap_message::kAllocate;

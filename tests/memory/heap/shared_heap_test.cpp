@@ -93,7 +93,7 @@ TEST_P(SharedHeapRandomTest, NodesAgreeAndBlocksDoNotOverlap) {
       ASSERT_EQ(address % wanted_alignment, 0u);
       ASSERT_GE(block->size, std::max<uint64_t>(size, 1));
       const bool own_pages = size >= page_size;
-      // What may not be shared with a neighbour: whole pages for a block that has its own.
+      // This is the memory that the block may not share with a neighbour: whole pages for a block that has its own.
       const uint64_t start = own_pages ? address / page_size * page_size : address;
       const uint64_t end =
           own_pages ? (address + block->size + page_size - 1) / page_size * page_size : address + block->size;
@@ -134,7 +134,7 @@ TEST_P(SharedHeapRandomTest, NodesAgreeAndBlocksDoNotOverlap) {
       void* const address = reinterpret_cast<void*>(victim->first);
       ASSERT_EQ(heap.usable_size(address), victim->second.size);
       ASSERT_TRUE(heap.free(address));
-      // By another node, perhaps.
+      // The block is freed again, perhaps by another node.
       const auto twice = machine.heap(static_cast<unsigned>(random() % nodes)).free(address);
       ASSERT_FALSE(twice);
       ASSERT_EQ(twice.error().code, EINVAL);
@@ -148,7 +148,7 @@ TEST_P(SharedHeapRandomTest, NodesAgreeAndBlocksDoNotOverlap) {
 INSTANTIATE_TEST_SUITE_P(Seeds, SharedHeapRandomTest, ::testing::Range(1, 21));
 
 TEST(SharedHeapTest, OneNodeSendsNothing) {
-  // A message to self would end the process, and there is nobody else.
+  // A message to self would end the process, and there is no other node.
   Machine machine(1);
   SharedHeap& heap = machine.heap(0);
   for (const Placement& placement : {kInterleaved, kBlocked, kFirstTouch, on_node(0)}) {
@@ -188,7 +188,7 @@ TEST(SharedHeapTest, ReplyWaitsForTheSlowestNode) {
   EXPECT_EQ(network.pending().front()->to, NodeId(1));
 }
 
-// Whether the table at the arbiter has room for all pages, for some, or for none.
+// The table at the arbiter has room for all pages, for some, or for none.
 TEST(SharedHeapTest, FirstTouchGoesToTheFirstThatAsks) {
   for (const uint64_t claims : {1000u, 7u, 1u, 0u}) {
     Machine machine(3, 1, uint64_t{1} << 30, 4096, claims);
@@ -273,8 +273,8 @@ TEST(SharedHeapTest, RefusesBadRequests) {
   EXPECT_TRUE(heap.allocate(uint64_t{1} << 20, 0, kInterleaved)) << "and goes on working";
 }
 
-// Memory of pages, of lines, and of blocks of each size is never mixed, however it is reused, and every node knows which
-// is which.
+// Memory of pages, of lines, and of blocks of each size is never mixed, however it is reused, and every node knows
+// which is which.
 TEST(SharedHeapTest, BlockSizesDoNotMix) {
   Machine machine(3);
   const Placement kinds[] = {kInterleaved,
@@ -382,7 +382,8 @@ TEST(SharedHeapTest, RegionsBeyondMemoryAreOnlyAddresses) {
   }
 }
 
-// What another node could send if it were broken: each ends the run with a sentence, and is never acted upon.
+// These are messages that another node could send if it were broken. Each ends the run with a sentence, and is never
+// acted upon.
 TEST(SharedHeapDeathTest, BadMessagesEndTheRun) {
   struct Case {
     MessageHeader header;

@@ -1,6 +1,6 @@
-// The heaps of several nodes, with several threads on each, on a fabric made of queues and service threads. All nodes
-// see the same memory here, so that threads can write to their blocks: an overlap, or a block that is not zero when it
-// should be, shows in the data.
+// These are the heaps of several nodes, with several threads on each, on a fabric made of queues and service threads.
+// All nodes see the same memory here, so that threads can write to their blocks: an overlap, or a block that is not
+// zero when it should be, shows in the data.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -67,14 +67,14 @@ class QueueFabric final : public Fabric {
     return stop_;
   }
 
-  // Nothing is handled while the caller holds this.
+  // No message is handled while the caller holds this.
   std::unique_lock<std::mutex> hold_handlers() { return std::unique_lock(handler_mutex_); }
   size_t queued() {
     std::lock_guard guard(queue_mutex_);
     return queue_.size();
   }
 
-  // Of remote memory the heap uses the claims of first-touch pages alone.
+  // The heap uses remote memory only for the claims of first-touch pages.
   static constexpr uint64_t kClaims = 100;  // fewer than pages
   void put(NodeId, SegmentId, uint64_t, std::span<const std::byte>) override { panic("put"); }
   void get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) override {

@@ -23,12 +23,12 @@ class Fed {
   SmallBlock allocate(unsigned size_class, const Placement& placement = kInterleaved) {
     std::optional<SmallBlock> block = heap.allocate(size_class, placement);
     if (!block) {
-      const SmallHeap::Wanted wanted = heap.wanted(placement);
-      EXPECT_LE(wanted.minimum, wanted.pages);
-      EXPECT_EQ(wanted.pages % wanted.minimum, 0u);
-      heap.add_superblocks(PageId(next_page), wanted.pages, placement);
-      for (uint64_t i = 0; i < wanted.pages; ++i) placement_of.push_back(placement);
-      next_page += wanted.pages;
+      const SmallHeap::PageRequest request = heap.next_request(placement);
+      EXPECT_LE(request.minimum, request.pages);
+      EXPECT_EQ(request.pages % request.minimum, 0u);
+      heap.add_superblocks(PageId(next_page), request.pages, placement);
+      for (uint64_t i = 0; i < request.pages; ++i) placement_of.push_back(placement);
+      next_page += request.pages;
       block = heap.allocate(size_class, placement);
     }
     EXPECT_TRUE(block);

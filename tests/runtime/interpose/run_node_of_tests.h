@@ -1,4 +1,4 @@
-// What the tests' run_node saw before it called the real main().
+// The tests' run_node keeps here what it saw before it called the real main().
 #pragma once
 
 namespace multigrain {

@@ -132,7 +132,7 @@ TEST_F(Signals, FaultsWorkWhereTheProgramBlocksAllSignals) {
   EXPECT_EQ(sigismember(&now, SIGUSR1), 1);
   EXPECT_EQ(g_runtime_faults, 2);
 
-  // And inside a handler of another signal that blocks all.
+  // The same holds inside a handler of another signal that blocks all.
   struct sigaction action{};
   action.sa_handler = [](int) { g_page[0] = 2; };
   action.sa_mask = all;

@@ -18,7 +18,8 @@ namespace {
 
 constexpr size_t kCapacity = size_t{1} << 30;
 
-// At an address range of the kernel's choice: the heap's own is taken in a process whose malloc it is.
+// The heap of these tests is at an address range of the kernel's choice, because the heap's own range is taken in a
+// process whose malloc it is.
 class HeapEngineTest : public ::testing::Test {
  protected:
   HeapEngineTest() {
@@ -165,7 +166,7 @@ TEST_F(HeapEngineTest, ExhaustionIsAnErrorAndNotTheEnd) {
 }
 
 TEST_F(HeapEngineTest, ThreadsShareIt) {
-  // Each thread frees what others allocated, through a shared exchange of blocks.
+  // Each thread frees blocks that other threads allocated, through a shared exchange of blocks.
   constexpr int kThreads = 4;
   std::mutex mutex;
   std::vector<Block> exchange;
@@ -225,7 +226,7 @@ struct Link {
   unsigned value;
 };
 
-// What the receiver of an image does: goes on with the sender's blocks as if it had allocated them.
+// The receiver of an image goes on with the sender's blocks as if it had allocated them.
 int use_adopted_heap(HeapEngine& heap, Link* list, Block large) {
   unsigned expected = 0;
   for (Link* link = list; link != nullptr;) {

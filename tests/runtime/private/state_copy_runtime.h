@@ -1,7 +1,7 @@
 // The little that the program of state_copy_test needs of a runtime: two nodes, one copying its state to the other.
 #pragma once
 
-// On node 0: copies the private state to node 1, runs `function(argument)` there, and returns what it returned.
+// Called on node 0. Copies the private state to node 1, runs `function(argument)` there, and returns what it returned.
 // Returns -1 if the totals that send_state reports cannot be.
 __attribute__((visibility("default"))) long copy_and_run(long (*function)(void*), void* argument);
 // Bytes of the heap and of the globals that the last copy sent.

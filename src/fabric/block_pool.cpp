@@ -1,4 +1,4 @@
-#include "fabric/ucx/block_pool.h"
+#include "fabric/block_pool.h"
 
 #include <sys/mman.h>
 
@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace multigrain::ucx {
+namespace multigrain {
 
 BlockPool::~BlockPool() {
   while (chunks_ != nullptr) {
@@ -30,7 +30,7 @@ void* BlockPool::allocate(size_t bytes) {
     if (mapped_bytes_ >= kMaxBytes) panic("messages that are on their way exceed this many bytes:", kMaxBytes);
     void* const memory = mmap(nullptr, kChunk, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) panic("no memory for messages that are on their way; bytes in use:", mapped_bytes_);
-    madvise(memory, kChunk, MADV_DONTDUMP);  // messages carry their pair's key
+    madvise(memory, kChunk, MADV_DONTDUMP);  // ucx's messages carry their pair's key
     chunks_ = new (memory) Header{chunks_, 0};
     used_in_chunk_ = sizeof(Header);
     mapped_bytes_ += kChunk;
@@ -46,4 +46,4 @@ void BlockPool::release(void* block) {
   free_[header->size_class] = header;
 }
 
-}  // namespace multigrain::ucx
+}  // namespace multigrain

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace multigrain::ucx {
+namespace multigrain {
 
 class BlockPool {
  public:
@@ -41,4 +41,4 @@ class BlockPool {
   size_t mapped_bytes_ = 0;
 };
 
-}  // namespace multigrain::ucx
+}  // namespace multigrain
