@@ -43,7 +43,7 @@ class Metrics(unittest.TestCase):
         self.assertEqual(grain(340.0, 189.0, 73.0, 1960.0), metrics.MEDIUM)  # Water
         self.assertEqual(grain(58.0, 33.9, 3.04, 53.5), metrics.FINE)  # TSP: slowdown at worst, less than 2 at best
         self.assertEqual(grain(58.0, 33.9, 3.04), metrics.MEDIUM)  # not known to be worse
-        # Flat, and no faster than one processor anywhere: that is not the cluster's doing.
+        # The curve is flat, and nowhere faster than one processor. That is not due to the cluster.
         self.assertEqual(grain(10.0, 10.0, 9.5, 15.0), metrics.COARSE)
         self.assertIn("Figure 3", metrics.classify({1: 110.0, 4: 100.0, 8: 10.0}, 8, 400.0).reason)
         self.assertIn("Figure 4", metrics.classify({1: 100.0, 4: 11.0, 8: 10.0}, 8, 70.0).reason)
@@ -314,7 +314,7 @@ class Studies(Command):
         child.kill()
         child.communicate(timeout=900)
         self.assertTrue(self.until(lambda: not self.left_over()))
-        # Nor, once the next study begins, its folder.
+        # The folder of the killed study is there until the next study begins.
         self.assertEqual(len(list((self.folder / ".mgstudy").glob("running-*"))), 1)
         self.study("-r", "1")
         self.assertEqual(list((self.folder / ".mgstudy").glob("running-*")), [])
