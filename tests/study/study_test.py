@@ -12,7 +12,7 @@ import time
 import unittest
 from pathlib import Path
 
-from multigrain.study import metrics, studies
+from multigrain.study import figures, metrics, studies
 from multigrain.study.runs import Cache, Run, StudyError
 
 BIN = os.environ["MULTIGRAIN_TEST_BIN"]
@@ -87,6 +87,13 @@ class Metrics(unittest.TestCase):
                 studies.parse_latency(text)
         self.assertEqual(studies.with_latency("mgs", 5_000), "mgs,latency=5us")
         self.assertEqual(studies.with_latency("bandwidth=1GB/s,latency=50us", 5_000), "bandwidth=1GB/s,latency=5us")
+
+
+class Figures(unittest.TestCase):
+    def test_percent_has_digits_and_no_power_of_ten(self):
+        shown = [figures.percent(part, 2) for part in (None, 0.0004, 0.0123, 0.123456, 1.0, 12.345)]
+        self.assertEqual(shown, ["–", "0 %", "1.2 %", "12 %", "100 %", "1,234 %"])
+        self.assertEqual([figures.percent(part) for part in (0.0345, 1.59, -12.3)], ["3.45 %", "159 %", "-1,230 %"])
 
 
 class Folder(unittest.TestCase):
