@@ -14,7 +14,7 @@
 namespace multigrain {
 namespace {
 
-// A pipe whose ends are closed at the end.
+// This is a pipe whose ends are closed at the end of its life.
 struct Pipe {
   Pipe() { EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0); }
   ~Pipe() {
@@ -158,7 +158,7 @@ TEST(ChildProcess, IsEndedByItsParentsEnd) {
   }
   pipe.close_write();
   EXPECT_EQ(wait_for_child(middle), 0);
-  EXPECT_EQ(read_to_end(pipe.ends[0]), "");  // would wait for as long as the sleep does
+  EXPECT_EQ(read_to_end(pipe.ends[0]), "");  // if the shell lived, this would wait for as long as its sleep
 }
 
 TEST(ChildProcess, HasTheSignalsAndTheSessionThatItIsGiven) {

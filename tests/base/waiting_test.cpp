@@ -1,5 +1,5 @@
-// SpinLock, the futex calls and EventCount: what threads of a node wait with. A lost wake-up shows as a test that hangs
-// until its time limit.
+// These test SpinLock, the futex calls and EventCount, with which threads of a node wait. A lost wake-up shows as a
+// test that hangs until its time limit.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -61,7 +61,7 @@ TEST(SpinLockTest, ExcludesManyMoreThreadsThanCores) {
       for (int i = 0; i < kRounds; ++i) {
         std::lock_guard guard(lock);
         const uint64_t seen = counter;
-        if (i % 100 == 0) std::this_thread::yield();  // lose the core inside: the others must sleep
+        if (i % 100 == 0) std::this_thread::yield();  // the holder gives up its core, so the others must sleep
         counter = seen + 1;
       }
     });

@@ -13,13 +13,14 @@ import unittest
 from virtual_hosts import VirtualHosts, eventually, missing
 
 BIN = os.environ.get("MULTIGRAIN_TEST_BIN", "build/bin")
-# Every one that is built: a new workload need not be named here.
-# Beside them are folders: the same programs, built by mgcc.
+# Every workload that is built runs; a new one need not be named here. The folders beside the programs have the same
+# programs, built by mgcc.
 WORKLOADS = sorted(entry.name for entry in os.scandir(f"{BIN}/workloads") if entry.is_file())
-# Whether every workload is to run on every number of hosts (ctest's label full), or each on one, so that every pair of
-# workload and number of hosts, of workload and way to start it, and of number of hosts and way to start it is run.
+# If true, every workload runs on every number of hosts (ctest's label full). Otherwise each runs on one, so that every
+# pair of workload and number of hosts, of workload and way to start it, and of number of hosts and way to start it is
+# run.
 FULL = os.environ.get("MULTIGRAIN_TEST_FULL") == "1"
-# Ways to start workloads on 2, 3 and 4 hosts.
+# These are ways to start workloads on 2, 3 and 4 hosts.
 WAYS = ("mgrun", "Open MPI", "MPICH")
 
 
@@ -29,7 +30,7 @@ def workloads_on(hosts, way):
             if FULL or (number + WAYS.index(way) + hosts) % 3 == 0]
 
 
-# Within which the end of a host is noticed everywhere by default, and what a loaded machine may add to it.
+# By default the end of a host is noticed everywhere within this time; a loaded machine may add the margin.
 LIMIT_S = 5
 MARGIN_S = 5
 
@@ -107,10 +108,10 @@ class ClusterTest(unittest.TestCase):
     def setUp(self):
         if _STATE["missing"] is not None:
             self.skipTest(_STATE["missing"])
-        # For scripts of nodes; the hosts have their file system in common.
         if os.environ.get("MULTIGRAIN_TEST_TIMES"):
             begin = time.monotonic()
             self.addCleanup(lambda: print(f"    {time.monotonic() - begin:.1f} s"))
+        # Scripts of nodes use this folder. The hosts have their file system in common.
         self.folder = tempfile.mkdtemp(prefix="multigrain-cluster-")
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
 

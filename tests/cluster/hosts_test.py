@@ -129,7 +129,7 @@ class BadHosts(ClusterTest):
                      "true")
 
     def test_a_host_without_the_program_or_the_directory(self):
-        # On b nothing is where it is elsewhere.
+        # On host b the folder is empty.
         HOSTS["b"].run(["mount", "-t", "tmpfs", "tmpfs", self.folder])
         self.addCleanup(HOSTS["b"].run, ["umount", self.folder])
         program = f"{self.folder}/program"
@@ -250,7 +250,7 @@ class Ending(ClusterTest):
         self.assertRegex(run.err, rf"mgrun: host {lost} \({nodes}\) is gone: nothing has been heard from it for 4 s; the run "
                                   r"ends\n")
         self.assertLess(passed, LIMIT_S + MARGIN_S)
-        # The host that was cut off, too: it knows by itself.
+        # The host that was cut off is clean, too: it finds out by itself.
         self.assert_clean(seconds=begin + LIMIT_S + MARGIN_S - time.monotonic())
         self.report(f"{lost} cut off: the run ended after {passed:.2f} s, and all hosts were clean after "
                     f"{time.monotonic() - begin:.2f} s")

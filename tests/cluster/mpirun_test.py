@@ -34,7 +34,7 @@ class UnderMpirun(ClusterTest):
         """A node that dies ends the run everywhere."""
         run = HOSTS["a"].start([*self.launcher(hosts), f"{BIN}/workloads/jacobi", "--grid", "512", "--iterations",
                                 "1000000"], directory=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        # The program, not the launcher's helper that has its name as an argument.
+        # This counts the program, and not the launcher's helper that has its name as an argument.
         def running(on):
             return [pid for host in on for pid, line in HOSTS[host].processes().items()
                     if line.startswith(f"{BIN}/workloads/jacobi")]

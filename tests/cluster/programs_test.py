@@ -8,7 +8,7 @@ import unittest
 
 from cluster import BIN, HOSTS, LIMIT_S, MARGIN_S, WORKLOADS, ClusterTest, Run, close_hosts, open_hosts, workloads_on
 
-# Ends only if something ends it.
+# This program ends only if something ends it.
 ENDLESS = [f"{BIN}/workloads/jacobi", "--grid", "512", "--iterations", "1000000"]
 
 setUpModule = open_hosts
@@ -17,7 +17,7 @@ tearDownModule = close_hosts
 
 class Workloads(ClusterTest):
     def run_mgrun(self, *arguments, **options):
-        # Nothing is to be found lost here, and a host of a busy machine may be silent for seconds.
+        # No node may be given up here, and a host of a busy machine may be silent for seconds.
         return super().run_mgrun(*arguments, env={**os.environ, "MULTIGRAIN_TIMEOUT": "60"}, **options)
 
     def check(self, hosts, *options, workloads=None):
@@ -60,7 +60,7 @@ class Failing(ClusterTest):
     def endless(self, hosts):
         run = Run(["--verbose", "--hosts", hosts, *ENDLESS])
         run.wait_for("service threads run with priority")
-        # Well into its iterations.
+        # The program is well into its iterations then.
         time.sleep(1)
         return run
 
@@ -139,7 +139,7 @@ class Differing(ClusterTest):
         shutil.copy(f"{BIN}/workloads/jacobi", program)
         other = f"{self.folder}/other"
         shutil.copy(f"{BIN}/workloads/tsp", other)
-        # On b, and only there, the other one stands in its place.
+        # On host b, and only there, the other program is in its place.
         self.assertEqual(HOSTS["b"].run(["mount", "--bind", other, program]).returncode, 0)
         self.addCleanup(HOSTS["b"].run, ["umount", program])
         for hosts, different in (("a,b,c", "node 1 on host b"), ("b,c", "node 1 on host c")):

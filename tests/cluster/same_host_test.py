@@ -21,7 +21,7 @@ import unittest
 from virtual_hosts import VirtualHosts, eventually, missing
 
 BIN = os.environ.get("MULTIGRAIN_TEST_BIN", "build/bin")
-# Runs that are ended in their start, of each of four kinds. The long test has more.
+# This many runs of each of four kinds are ended in their start. The long test has more.
 START_KILLS = int(os.environ.get("MULTIGRAIN_TEST_START_KILLS", "6"))
 OWNER, OTHER_USER, GROUP = 64321, 64322, 64321
 
@@ -193,7 +193,7 @@ class SameHost(unittest.TestCase):
         named = [line.split()[7] for line in sockets if len(line.split()) > 7]
         left = self.host.leftovers()
         self.end(run)
-        # Not even for a moment, so there is no moment at which a file could be left.
+        # There is no such file even for a moment, so there is no moment at which one could be left.
         self.assertEqual(new_files.names(), [])
         self.assertEqual([one for one in named if one.startswith("@")], [])
         self.assertEqual([one for one in left if not one.startswith(("process", "port"))], [])

@@ -57,7 +57,7 @@ class Namespace:
              "echo ready; exec sleep infinity"],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True)
         assert self._process.stdout.readline() == b"ready\n"
-        # The process inside, by its number outside.
+        # This is the process inside, by its number outside.
         with open(f"/proc/{self._process.pid}/task/{self._process.pid}/children", encoding="ascii") as children:
             self.pid = int(children.read().split()[0])
 
@@ -154,7 +154,7 @@ class Host:
                     line = file.read().replace(b"\0", b" ").decode(errors="replace").strip()
             except OSError:
                 continue  # it has just ended
-            # One that has ended and waits for its parent has no command line.
+            # A process that has ended and waits for its parent has no command line.
             if line and not line.startswith("sshd:") and not line.startswith(SSHD):
                 found[int(entry)] = line
         return found
@@ -179,7 +179,7 @@ class Host:
         """What a run has left there: processes, listening ports, shared memory. Empty: nothing."""
         left = [f"process {line}" for line in self.processes().values()]
         left += [f"/dev/shm/{name}" for name in os.listdir(f"/proc/{self.pid}/root/dev/shm")]
-        # The file shows what its reader's namespace has.
+        # The file shows the memory of its reader's namespace.
         left += [f"System V memory {line.split()[1]}"
                  for line in self.run(["cat", "/proc/sysvipc/shm"]).stdout.splitlines()[1:]]
         for line in self.run(["ss", "-tlnH"]).stdout.splitlines():
@@ -196,7 +196,7 @@ class VirtualHosts:
         self.folder = None
 
     def __enter__(self):
-        # Ends by an exception, and so by way of __exit__.
+        # The process ends by an exception, and so by way of __exit__.
         signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
         try:
             self._build()
@@ -223,7 +223,8 @@ class VirtualHosts:
         """Takes the host's cable out, at the switch's end, or puts it in again."""
         self._on_switch(["ip", "link", "set", f"to-{name}", "up" if up else "down"])
         if up:
-            # Who was asked for in vain meanwhile would stay unreachable ("No route to host") for some seconds more.
+            # A host to which another has tried to connect meanwhile would stay unreachable ("No route to host") for
+            # some seconds more.
             for host in self:
                 host.run(["ip", "neigh", "flush", "all"], check=True)
 

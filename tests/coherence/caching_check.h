@@ -1,7 +1,7 @@
-// A compiled check that uses the rights cache (docs/internals/fine-grain.md, "The rights cache"), as worlds that
-// explore a driver imitate it. The check that ships cannot be explored: the compiler's pass emits a part of it, another
-// is assembly (src/instrument/runtime/trampolines.cpp), and all of it looks for the node's line table, rights cache and
-// rights epoch at addresses that a process has once, where such a world has several nodes.
+// This is a compiled check that uses the rights cache (docs/internals/fine-grain.md, "The rights cache"), as worlds
+// that explore a driver imitate it. The check that ships cannot be explored: the compiler's pass emits a part of it,
+// another part is assembly (src/instrument/runtime/trampolines.cpp), and all of it looks for the node's line table,
+// rights cache and rights epoch at addresses that exist once in a process, while such a world has several nodes.
 #pragma once
 
 #include <atomic>
@@ -20,12 +20,12 @@ struct OrderOfCheck {
 // This is what a check finds when it reads the words of the lines of a page.
 enum class Looked : uint8_t {
   kMissing,  // the line that is about to be accessed lacks the right
-  kHere,     // it has it, others do not
+  kHere,     // that line has the right, other lines of the page do not
   kAll       // all lines of the page have it
 };
 
-// The check publishes its hazard, by `publish`, and reads the node's rights epoch, which becomes `seen`. `stop` comes
-// before each access of that and of what is cached.
+// Publishes the hazard, by `publish`, and reads the node's rights epoch, which becomes `seen`. Calls `stop` before each
+// access of the rights epoch and of the rights cache.
 template <typename Publish, typename Stop>
 void publish_and_read_epoch(const std::atomic<uint64_t>& epoch, uint64_t& seen, OrderOfCheck order, Publish&& publish,
                             Stop&& stop) {
@@ -45,7 +45,7 @@ bool check_and_cache(std::atomic<uint64_t>& epoch, uint64_t& seen, uint64_t& pag
     stop(&page);
     if (page == seen + MG_FINE_CACHED_EXCLUSIVE || (!stores && page == seen + MG_FINE_CACHED_READABLE)) return true;
   }
-  // If a requester has replaced the rights epoch meanwhile, nothing is cached.
+  // If a requester has replaced the rights epoch meanwhile, the check caches nothing.
   const auto say_so = [&] {
     if (is_cached() || seen == MG_FINE_CACHE_UNUSABLE) return;
     stop(&epoch);

@@ -1,19 +1,19 @@
-// Every order of every step of a driver itself, on a small machine (a World: dszoom_driver_world.h, sc_driver_world.h,
-// shasta_driver_world.h). Depth first: when all that follows from a choice has been seen, what the choice has changed
-// is put back, and the next one is taken. A machine that is too large for that is sampled: executions by choices at
-// random.
+// This explores every order of every step of a driver itself on a small machine, which is a World
+// (dszoom_driver_world.h, sc_driver_world.h, shasta_driver_world.h). It goes depth first: when everything that follows
+// from a choice has been seen, it undoes what the choice has changed, and takes the next choice. A machine that is too
+// large for that is sampled by executions whose choices are random.
 //
-// A World has the types Scenario (with a name), Choice, Undo and Outcome, is made from a Scenario, one at a time, and
-// has
-//   start()               back to the beginning; only if is_over(), or at first
-//   enabled(choices)      what can happen next
+// A World has the types Scenario (with a name), Choice, Undo and Outcome. It is made from a Scenario, one at a time,
+// and has
+//   start()               returns to the beginning; called only if is_over(), or at first
+//   enabled(choices)      says what can happen next
 //   take(choice)          makes it happen
-//   take(choice, undo)    the same, with what the choice may change kept in `undo`, whatever was there before
-//   undo(undo)            puts it back; of choices the last one first
-//   in_words(choice)      what that is, for people
+//   take(choice, undo)    does the same, and keeps in `undo` what the choice may change, whatever was there before
+//   undo(undo)            undoes a choice; of several, the last one first
+//   in_words(choice)      describes the choice for people
 //   is_over(), outcome()
-//   check(), check_end()  what is wrong in any state, and at the end; or nothing
-//   serialise(bytes)      equal for equal states
+//   check(), check_end()  say what is wrong in any state, and at the end, or return nothing
+//   serialise(bytes)      gives equal bytes for equal states
 #pragma once
 
 #include <fmt/format.h>
@@ -40,7 +40,7 @@ inline constexpr size_t kMaxSteps = 10'000;  // of one execution
 template <typename World>
 struct Result {
   exploring::Report report;
-  size_t executions = 0;  // sampled
+  size_t executions = 0;  // how many were sampled
   std::set<typename World::Outcome> outcomes;
 };
 
@@ -66,7 +66,7 @@ class Explorer {
     if (report.failure.empty() && exploring::find_livelock(seen_.size(), edges_, ends_) != seen_.size())
       fail("livelock: there is a state from which the programs cannot end");
     if (!report.failure.empty()) {
-      // One that failed is left where it is.
+      // The failure has left the world in the middle of a run, so tell() makes a new one.
       world.reset();
       tell();
     }
@@ -116,12 +116,12 @@ class Explorer {
   }
 
  private:
-  // A state on the way from the start to where the world is.
+  // This is a state on the way from the start to where the world is.
   struct Level {
     std::vector<Choice> choices;
-    size_t taken = 0;  // how many of them
+    size_t taken = 0;  // how many of the choices were taken
     uint32_t state = 0;
-    Undo undo;  // of the last that was taken
+    Undo undo;  // undoes the choice that was taken last
   };
 
   bool has_too_many_states() {
@@ -137,11 +137,11 @@ class Explorer {
     return is_there;
   }
 
-  // The levels above `depth` keep the memory that they have, for the next time.
+  // Levels above `depth` keep their memory, so that it can be used again.
   void explore(World& world) {
     std::deque<Level> levels;
     size_t depth = 0;
-    // Comes to a state, from the one of the level before; false: something is wrong.
+    // Takes the world from the state of the level before to a new state. Returns false if something is wrong there.
     const auto come_to_level = [&] {
       bytes_.clear();
       world.serialise(bytes_);
@@ -199,7 +199,7 @@ class Explorer {
     return out;
   }
 
-  // Repeats what failed, in words.
+  // Repeats the steps to the failure and describes them.
   void tell() {
     World world(scenario_);
     world.start();
@@ -217,15 +217,15 @@ class Explorer {
   exploring::Seen seen_;
   std::vector<exploring::Edge> edges_;
   std::vector<uint32_t> ends_;
-  std::vector<Choice> steps_;  // to what failed, or of this execution
+  std::vector<Choice> steps_;  // the steps to the failure, or those of this execution
   std::vector<Choice> choices_;
   std::vector<uint8_t> bytes_;
 };
 
-// Explores machines with a deliberate fault in them until one refutes it, and prints which, and as what the fault was
-// found. Returns the steps that led there; empty: none of them does. Most faults show early, on one of the machines or
-// another, while all orders of a large machine take long: so every machine has a few thousand states first, and more
-// only if none refutes it. `allowed(scenario)`: the outcomes that are right.
+// Explores machines that have a mutant until one refutes it. Prints which machine that is, and as what the fault was
+// found. Returns the steps that led there, or nothing if no machine refutes the mutant. Most mutants show early, on one
+// machine or another, while all orders of a large machine take long. So every machine gets a few thousand states first,
+// and more only if no machine refutes the mutant then. `allowed(scenario)` returns the outcomes that are right.
 template <typename World, typename Allowed>
 std::string refute_and_print(const char* fault, const std::vector<typename World::Scenario>& scenarios,
                              Allowed&& allowed) {

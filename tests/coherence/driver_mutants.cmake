@@ -1,11 +1,12 @@
-# Makes the sources of a driver with deliberate faults in them, for tests that explore the driver. Included by a script that
-# is run as
+# Makes the sources of a driver with deliberate faults in them, for tests that explore the driver. A script includes
+# this file that is run as
 #   cmake -DDRIVER=.../src/coherence/PROTOCOL -DOUTPUT=FOLDER -P PROTOCOL_driver_mutants.cmake
-# and sets PROTOCOL: it writes FOLDER/PROTOCOL_mutants_NAME.cpp for each NAME.cpp that has a fault. Each fault stands where the
-# driver does the right thing. Where the driver is changed, this may have to be: a place that is not found once is an
-# error.
+# and sets PROTOCOL. It writes FOLDER/PROTOCOL_mutants_NAME.cpp for each NAME.cpp that has a fault. Each fault stands
+# where the driver does the right thing. If the driver is changed, a fault may have to be changed, too: a place that is
+# not found exactly once is an error.
 
-# in_file(NAME): the mutate() that follow are of that source of the driver, up to the next in_file(). in_file(""): no more.
+# in_file(NAME): the calls of mutate() that follow, up to the next in_file(), change that source of the driver.
+# in_file("") ends the last source.
 macro(in_file NAME)
   if(file)
     file(WRITE ${OUTPUT}/${PROTOCOL}_mutants_${file}.cpp "${source}")

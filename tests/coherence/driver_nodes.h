@@ -22,7 +22,7 @@
 
 namespace multigrain::driver_nodes {
 
-// `run` pages in a row are at home on one node, the next on the next.
+// Gives `run` consecutive pages to one node, the next `run` pages to the next node, and so on.
 class RunsOfHomes : public HomeDirectory {
  public:
   RunsOfHomes(unsigned nodes, unsigned run) : nodes_(nodes), run_(run) {}
@@ -80,7 +80,7 @@ class OneSided final : public ForwardingFabric {
   void serve() override { panic("a one-sided protocol needs a service thread"); }
   void wake_service() override {}
 
-  // Operations on other nodes' memory.
+  // Returns the number of operations on other nodes' memory.
   [[nodiscard]] uint64_t remote() const { return remote_.load(); }
 
  private:
@@ -99,7 +99,7 @@ struct NodeMemory {
   std::unique_ptr<ShmFabric> memory;
 };
 
-// One such machine at a time: it has the handlers of the process.
+// Only one such machine may exist at a time, because it installs the process's signal handlers.
 template <typename Node>
 class DriverNodes {
  public:
@@ -148,8 +148,9 @@ class DriverNodes {
   [[nodiscard]] unsigned nodes() const { return static_cast<unsigned>(nodes_.size()); }
   [[nodiscard]] Node& node(unsigned n) const { return *nodes_[n]; }
 
-  // A 64-bit word as node n sees it. Relaxed: within a node that is what ordinary accesses of a program without races
-  // come to, and the thread sanitizer holds locks across stronger ones, which a fault in the middle cannot stand.
+  // These access a 64-bit word as node n sees it. They are relaxed: within a node that is what ordinary accesses of a
+  // program without races amount to. The thread sanitizer holds locks across stronger accesses, which breaks when the
+  // access faults.
   void write(unsigned n, uint64_t page, uint64_t index, uint64_t value) {
     at(n, page, index).store(value, std::memory_order_relaxed);
   }

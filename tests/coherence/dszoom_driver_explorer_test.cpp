@@ -1,5 +1,5 @@
-// DSZOOM's driver (coherence/dszoom/*.cpp) on three nodes and two lines, in every order of its remote operations and of
-// the accesses of memory that nodes share: dszoom_driver_world.h says what a step is.
+// This explores DSZOOM's driver (coherence/dszoom/*.cpp) on three nodes and two lines, in every order of its remote
+// operations and of the accesses of memory that nodes share. dszoom_driver_world.h says what a step is.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -16,7 +16,7 @@ class DszoomDriverOrders : public testing::TestWithParam<Scenario> {};
 TEST_P(DszoomDriverOrders, HoldAndAreSequentiallyConsistent) {
   const auto result = exploring_driver::Explorer<World>(GetParam(), sequential_outcomes(GetParam())).run();
   exploring::expect_to_hold(GetParam().name, result.report);
-  // Every order was tried: so all that a sequential memory can show has been seen.
+  // Every order was tried, so every outcome that a sequential memory can show has been seen.
   EXPECT_EQ(result.outcomes, sequential_outcomes(GetParam()));
 }
 

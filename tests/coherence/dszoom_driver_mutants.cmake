@@ -4,7 +4,7 @@ include(${CMAKE_CURRENT_LIST_DIR}/driver_mutants.cmake)
 
 in_file(operations)
 
-# What a step has in another order, or less of, or more of.
+# A mutant may give a step its operations in another order, or fewer or more of them.
 mutate([[  for (const Operation& operation : step) under_way.start(operation);
 ]] [[  const Step as_mutated = explored::mutated(step);
   for (const Operation& operation : as_mutated) under_way.start(operation);

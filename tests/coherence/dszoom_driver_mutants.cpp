@@ -60,7 +60,7 @@ void move_behind(Operations& operations, Verb what, Verb behind) {
   if (it < target && target != operations.end()) std::rotate(it, it + 1, target + 1);
 }
 
-// Those nodes' frames that lose the line are flagged when the right has been taken, whatever hazards there are.
+// Flags the frames of nodes that lose the line as soon as the right has been taken, whatever hazards there are.
 void flag_early(Operations& operations) {
   const bool invalidates = std::ranges::any_of(
       operations, [](const Operation& o) { return o.verb == Verb::kRevokeRight && o.word == kInvalid; });

@@ -1,4 +1,4 @@
-// DSZOOM at work, with real threads and faults (line_machine.h).
+// These test DSZOOM with real threads and faults (line_machine.h).
 #include <gtest/gtest.h>
 
 #include "coherence/dszoom/driver.h"
@@ -72,7 +72,7 @@ TEST(DszoomDriver, ALineThatWillBeStoredToComesWithTheRight) {
   }).join();
 }
 
-// The program's value may be the flag value.
+// A program may store a value that is the flag value.
 TEST(DszoomDriver, TheFlagValueIsAValueLikeAnyOther) {
   Dszoom machine(2);
   CheckedProcessor p(machine, 0);
@@ -115,7 +115,7 @@ TEST(DszoomDriver, AReaderDoesNotWaitForHazardsOfLoads) {
   a_reader_does_not_wait_for_hazards_of_loads(machine);
 }
 
-// Also of a node whose hazards take more than one get.
+// This also holds for a node whose hazards take more than one get.
 TEST(DszoomDriver, CachedRightsAreInvalidatedWhenALineIsRevoked) {
   for (const unsigned more_slots : {0, 40}) {
     Dszoom machine(2);

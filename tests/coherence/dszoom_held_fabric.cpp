@@ -18,7 +18,8 @@ Completion HeldFabric::issue(Record record, NodeId at, SegmentId segment, uint64
     record.what = mix(record.what, record.value);
   if (record.is_scan()) record.known_before = g_world->state(fibre.node).known_epoch(at.value);
   if (!record.is_unlock()) g_world->has_no_hazard("an operation");
-  // The first operation of the next step of the miss, which has learnt what there was to learn.
+  // This is the first operation of the next step of the miss: the driver has learnt all that the step before has
+  // brought.
   const bool is_first =
       std::ranges::all_of(fibre.records, [](const Record& r) { return r.done || r.nobody_waits || r.is_unlock(); });
   if (is_first) fibre.forget();
@@ -70,7 +71,7 @@ bool HeldFabric::scan(Record& record) {
       std::memcpy(hazard.data(), &word, sizeof word);
       break;
     }
-    // One that does not cover the line is as good as none.
+    // A hazard that does not cover the line counts as none.
     const bool counts =
         reader->miss == nullptr || covers(word, g_world->number_of(reader->line), reader->miss->stores());
     record.result = mix(record.result, counts ? word : 0);

@@ -1,5 +1,5 @@
-// The fabric of a node whose driver is DSZOOM's, where it is explored (dszoom_driver_world.h): operations are held
-// back, and take effect when the explorer says so.
+// This is the fabric of a node whose DSZOOM driver is explored (dszoom_driver_world.h). It holds operations back, and
+// they take effect when the explorer says so.
 #pragma once
 
 #include <algorithm>
@@ -26,8 +26,8 @@ struct Record {
   bool done = false;
   bool nobody_waits = false;
   bool epoch_first = false;  // a scan reads the rights epoch before the hazards
-  uint8_t moved = 0;         // words of a line, or of a scan
-  uint64_t what = 0;         // which access, or which operation
+  uint8_t moved = 0;         // words of a line, or of a scan, so far
+  uint64_t what = 0;         // number of the access or the operation
   uint64_t result = 0;       // what came of it so far
   // The members from here on are for operations.
   uint64_t id = 0;
@@ -59,7 +59,7 @@ inline uint64_t mix_bytes(uint64_t hash, std::span<const std::byte> bytes) {
   return hash;
 }
 
-// Operations that were started are held back here, and take effect when the explorer says so.
+// This holds back operations that were started. They take effect when the explorer says so.
 class HeldFabric final : public ForwardingFabric {
  public:
   HeldFabric(Fabric& sim, uint64_t& next_id) : ForwardingFabric(sim), next_id_(next_id) {}
@@ -73,7 +73,8 @@ class HeldFabric final : public ForwardingFabric {
     record.kind = Kind::kPut;
     record.from = bytes;
     record.value = mix_bytes(0, bytes);
-    // The bytes of an unlock are the driver's until it takes effect, but not this world's when choices are undone.
+    // The driver owns the bytes of an unlock until it takes effect. When choices are undone, the world may have changed
+    // them, so the record keeps a copy.
     if (segment == SegmentId::kLines) std::memcpy(&record.value, bytes.data(), sizeof record.value);
     record.nobody_waits = is(Mutant::kFlagsNotWaitedFor) && segment == SegmentId::kFrames;
     return issue(record, to, segment, offset);
@@ -113,7 +114,7 @@ class HeldFabric final : public ForwardingFabric {
     panic("DSZOOM sends a message");
   }
 
-  // Lets an operation take effect, or a part of it.
+  // Lets an operation, or a part of it, take effect.
   void perform(Record& record) {
     switch (record.kind) {
       case Kind::kSwap:

@@ -37,12 +37,12 @@ Op hold_both(uint8_t word, uint64_t value) {
 struct Machines {
   std::vector<Scenario> all;
 
-  // Processor p is on node p, where nothing else is said.
+  // Processor p is on node p unless `nodes` says otherwise.
   Scenario& add(const char* name, LineHomes homes, std::vector<Program> programs, Nodes nodes = {0, 1, 2}) {
     return all.emplace_back(
         Scenario{.name = name, .homes = homes, .nodes = std::move(nodes), .programs = std::move(programs)});
   }
-  // Programs whose outcomes are compared.
+  // Adds programs whose outcomes are compared with those of a sequential memory.
   void compare(const char* name, LineHomes homes, std::vector<Program> programs) {
     add(name, homes, std::move(programs)).compares = true;
   }

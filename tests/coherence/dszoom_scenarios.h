@@ -1,4 +1,4 @@
-// The machines on which DSZOOM's driver is explored, with all of its steps and those of compiled checks.
+// DSZOOM's driver is explored on these machines, with all of its steps and those of compiled checks.
 #pragma once
 
 #include <string>
@@ -9,14 +9,15 @@
 
 namespace multigrain::dszoom::explored {
 
-// The checks of some cache what they have looked at: their names begin with "cached".
+// The names of machines whose checks cache begin with "cached".
 [[nodiscard]] std::vector<Scenario> scenarios();
-// Minutes.
+// Exploring one of these takes minutes.
 [[nodiscard]] std::vector<Scenario> long_scenarios();
-// Those on which the mutant may show, the small ones first.
+// Returns the machines on which the mutant may show, the small ones first.
 [[nodiscard]] std::vector<Scenario> scenarios_for(Mutant mutant);
 
-// Explores those until one refutes the mutant, and prints which. Returns the steps that led there; empty: none does.
+// Explores these machines until one refutes the mutant, and prints which. Returns the steps that led there, or nothing
+// if no machine refutes it.
 std::string refute(Mutant mutant);
 
 [[nodiscard]] exploring::Explorable explorable();

@@ -34,7 +34,7 @@ namespace multigrain::dszoom::explored {
 using node_memory::ExploredMemory;
 using node_memory::kPage;
 
-// The insides of a driver that a choice changes.
+// These are the parts of a driver that a choice changes.
 struct DriverState {
   Driver& driver;
   using Outbox = Driver::Outbox;
@@ -46,10 +46,10 @@ inline constexpr unsigned kShift = MG_FINE_MIN_LINE_SHIFT;
 inline constexpr size_t kLineBytes = size_t{1} << kShift;
 inline constexpr size_t kWordsOfLine = kLineBytes / sizeof(uint64_t);
 inline constexpr unsigned kOpened = 10;      // added to the part of an operation of which a store's check is over
-inline constexpr unsigned kHazardsUsed = 2;  // of a thread: one, or one for each line of a batch
-inline constexpr uint64_t kHoldsNoEpoch = ~uint64_t{0};  // a check that has read no rights epoch
+inline constexpr unsigned kHazardsUsed = 2;  // a thread's hazards: one, or one for each line of a batch
+inline constexpr uint64_t kHoldsNoEpoch = ~uint64_t{0};  // the check has read no rights epoch
 
-// Page n is at home on node n.
+// The home of page n is node n.
 class Homes final : public HomeDirectory {
  public:
   std::optional<NodeId> home_of(PageId page) override { return NodeId(static_cast<uint16_t>(page.value)); }
@@ -77,13 +77,13 @@ struct Place {
   enum class At : uint8_t { kStep, kWait, kEnd };
   At at = At::kEnd;
   uint8_t pc = 0;
-  uint8_t part = 0;               // of the operation
-  uint8_t line = 0;               // that it is about
+  uint8_t part = 0;               // the part of the operation
+  uint8_t line = 0;               // the line that the part is about
   bool behind_lock = false;       // it has taken the node's lock of the line in this part
-  const void* address = nullptr;  // of the next access
+  const void* address = nullptr;  // address of the next access
   uint64_t waits_for = 0;
   uint64_t held_epoch = kHoldsNoEpoch;  // of a check
-  uint64_t golden = 0;                  // what was stored last where it stopped last in a frame
+  uint64_t golden = 0;                  // value stored last in the word of a frame where it stopped last
   std::vector<uint64_t> results;
   std::vector<Record> records;
   // These are the locals of a miss, on the processor's stack.
@@ -107,7 +107,7 @@ struct Place {
 
 struct Processor : exploring_driver::Fibre, Place {
   unsigned node = 0;
-  unsigned slot = 0;  // of its hazards
+  unsigned slot = 0;  // slot of its hazards
   uint64_t* hazards = nullptr;
   ProcessorProfile profile;
 };
@@ -126,8 +126,8 @@ struct Memory {
   std::vector<std::array<std::byte, sizeof(SpinLock)>> locks;
 };
 
-inline constexpr World::Choice kRun = 255;         // else the index of a record,
-inline constexpr World::Choice kEpochFirst = 100;  // and this, if a scan begins with the rights epoch
+inline constexpr World::Choice kRun = 255;         // a processor goes on; other values are the index of a record,
+inline constexpr World::Choice kEpochFirst = 100;  // plus this if a scan begins with the rights epoch
 inline constexpr World::Choice kChoicesOfOne = 256;
 
 struct World::Kept {
@@ -147,7 +147,7 @@ struct World::Impl {
   Homes homes;
   std::array<Node, kMaxNodes> nodes;
   std::vector<std::unique_ptr<Processor>> fibres;
-  int running = -1;  // which fibre
+  int running = -1;  // number of the running fibre
   uint64_t next_id = 1;
   unsigned hazards_used = 1;
   // These are the rights epochs in which nodes have cached pages.
@@ -276,7 +276,7 @@ struct World::Impl {
       if (self().hazards[i] != 0)
         complain(fmt::format("F4: a processor waits for {} with a hazard published", waits_for));
   }
-  // This part of an operation begins, whatever was found in the one before.
+  // Begins this part of an operation, whatever the processor found in the part before.
   void begin_part(unsigned part) {
     self().forget();
     self().part = static_cast<uint8_t>(part);
@@ -311,23 +311,23 @@ struct World::Impl {
   void hazard(uint64_t value, size_t number = 0);
   [[nodiscard]] bool looks(unsigned node, unsigned line, bool stores);
   [[nodiscard]] exploring_driver::OrderOfCheck order() const;
-  // Hazards are published by `publish`; of a check that caches, the rights epoch is read, too.
+  // Publishes hazards, by `publish`. If the check caches, it reads the rights epoch, too.
   template <typename Publish>
   void begin_check(unsigned node, Publish&& publish);
   // Returns whether the line may be accessed under the hazards that are published.
   [[nodiscard]] bool passes(unsigned node, unsigned line, bool stores);
   void check_over();
-  // A check of a store. Returns whether a hazard is published: in any case, but with a fault.
+  // Makes the check of a store. Returns whether a hazard is published, which only a mutant can prevent.
   bool open(unsigned node, unsigned line);
   void load(unsigned node, unsigned line, unsigned word);
-  // An access by itself.
+  // Makes a single access.
   void access(unsigned node, unsigned line, const Op& op);
   // Does what try_begin_batch() does in compiled checks.
   bool try_begin_both(unsigned node, bool stores, unsigned attempt);
   // Does what begin_batch() does, with two attempts.
   bool begin_both(unsigned node, bool stores);
   void batch(unsigned node, const Op& op);
-  // A piece of a loop under a loop hazard.
+  // Runs a piece of a loop under a loop hazard.
   void hold(unsigned node, const Op& op);
   void execute(unsigned node, const Op& op);
   void play();

@@ -52,7 +52,8 @@ Outcome World::outcome() const {
   return all;
 }
 
-// F1 of docs/internals/fine-grain.md; and where an entry is not locked, that it tells the truth, with F2 and F5.
+// Checks F1 of docs/internals/fine-grain.md, and, for an entry that is not locked, that it says what nodes have, with
+// F2 and F5.
 std::string World::check() const {
   if (!impl_->wrong.empty()) return impl_->wrong;
   for (unsigned l = 0; l < kLines; ++l) {
@@ -99,8 +100,8 @@ std::string World::check_end() const {
 
 namespace {
 
-// Of the values of one node's rights epoch it only matters which are equal. All values that no check will compare again
-// count as one.
+// It only matters which values of one node's rights epoch are equal. All values that no thread will see again count as
+// one.
 class EpochsOfNode {
  public:
   EpochsOfNode(const World::Impl& world, unsigned node) {

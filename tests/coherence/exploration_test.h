@@ -13,14 +13,14 @@
 
 namespace multigrain::exploring {
 
-// A name of anything, as GoogleTest allows it in a test's name.
+// Makes a name that GoogleTest allows in a test's name.
 inline std::string test_name(const std::string& name) {
   std::string out;
   for (const char c : name) out += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
   return out;
 }
 
-// The exploration of the scenario of that name was complete, and every check held.
+// Expects that the exploration of the scenario of that name was complete, and that every check held.
 inline void expect_to_hold(const std::string& name, const Report& report) {
   std::printf("%s\n", summary(name, report).c_str());
   EXPECT_GT(report.ends, 0u);

@@ -21,7 +21,7 @@ namespace {
 using multigrain::exploring::Explorable;
 using multigrain::exploring::explorables;
 
-// Returns only if the protocol has no program of its own.
+// Becomes the protocol's own program. Returns only if there is none.
 void become_program_of(const char* protocol, char** argv) {
   std::string path(argv[0]);
   path.resize(path.rfind('/') + 1);
@@ -52,7 +52,7 @@ int list(const Explorable& of) {
   return 0;
 }
 
-// Those that `is_wanted`, up to the first that fails.
+// Explores the scenarios that `is_wanted` accepts, up to the first that fails.
 template <typename Wanted>
 int explore(const Explorable& of, const char* what, Wanted&& is_wanted) {
   bool any = false;

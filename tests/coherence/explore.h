@@ -13,26 +13,26 @@ namespace multigrain::exploring {
 struct Explorable {
   struct Scenario {
     std::string name;
-    bool takes_minutes = false;  // the tests leave it out
-    // Explores it, and prints how many states there were. Returns what is wrong, with the events that led there; empty:
-    // every check held.
+    bool takes_minutes = false;  // the tests leave the machine out
+    // Explores the machine, and prints how many states there were. Returns what is wrong, with the events that led
+    // there, or nothing if every check held.
     std::function<std::string()> explore;
   };
   struct Mutant {
     std::string name;
-    // Explores a machine that refutes it, and prints which one, how many states there were, and as what it was found.
-    // Returns the events that led there; empty: it was not refuted.
+    // Explores a machine that refutes the mutant. Prints which machine that is, how many states there were, and as what
+    // the fault was found. Returns the events that led there, or nothing if the mutant was not refuted.
     std::function<std::string()> refute;
   };
 
   std::string protocol;
   std::vector<Scenario> scenarios;
   std::vector<Mutant> mutants;
-  // The machine with the random programs of a seed, or nothing to call: the protocol has none.
+  // Makes the machine with the random programs of a seed. Empty if the protocol has no random programs.
   std::function<Scenario(unsigned seed)> random;
 };
 
-// The protocols that the program `explore` is built with.
+// Returns the protocols with which the program `explore` is built.
 [[nodiscard]] std::vector<Explorable> explorables();
 
 // This is for every protocol that has a Machine as explorer.h describes it.

@@ -1,4 +1,4 @@
-// The program that `explore dszoom` becomes.
+// `explore dszoom` becomes this program.
 #include "dszoom_scenarios.h"
 #include "explore.h"
 

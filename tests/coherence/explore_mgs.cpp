@@ -1,4 +1,4 @@
-// The program that `explore mgs` becomes.
+// `explore mgs` becomes this program.
 #include "explore.h"
 #include "mgs_explorable.h"
 

@@ -1,4 +1,4 @@
-// The program that `explore sc` becomes.
+// `explore sc` becomes this program.
 #include "explore.h"
 #include "sc_driver_scenarios.h"
 

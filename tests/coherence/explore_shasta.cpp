@@ -1,4 +1,4 @@
-// The program that `explore shasta` becomes.
+// `explore shasta` becomes this program.
 #include "driver_explorer.h"
 #include "explore.h"
 #include "shasta_driver_mutants.h"

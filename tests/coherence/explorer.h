@@ -32,10 +32,11 @@ namespace multigrain::exploring {
 struct Report {
   size_t states = 0;
   size_t transitions = 0;
-  size_t ends = 0;      // states in which nothing is enabled
-  size_t depth = 0;     // events on the longest path from the start that was taken; breadth first, of the shortest
+  size_t ends = 0;  // states in which nothing is enabled
+  // Events on the longest path that was taken from the start; breadth first, on the longest of the shortest paths.
+  size_t depth = 0;
   std::string failure;  // empty: every check held in every state
-  std::string trace;    // how to get there, event by event
+  std::string trace;    // the events that lead to the failure
 };
 
 struct Key {
@@ -65,12 +66,12 @@ inline Key hash(std::vector<uint8_t>& bytes) {
   return {mix(key.low ^ key.high >> 7), mix(key.high)};
 }
 
-// Keys in order of discovery, found again by open addressing.
+// This keeps keys in order of discovery, and finds them by open addressing.
 class Seen {
  public:
   Seen() : slots_(1 << 12, kEmpty) {}
 
-  // The number of `key`, and whether it is new.
+  // Returns the number of `key`, and whether it is new.
   std::pair<uint32_t, bool> insert(const Key& key) {
     if (keys_.size() * 2 >= slots_.size()) grow();
     uint32_t& slot = find(key);
@@ -118,7 +119,7 @@ std::vector<Event> path_to(const std::vector<Step<Event>>& steps, uint32_t state
   return {path.rbegin(), path.rend()};
 }
 
-// Repeats `path` from the start, in words. The last event is told but not made to happen if `spare_last`.
+// Repeats `path` from the start, and describes it. If `spare_last`, the last event is described but does not happen.
 template <typename Machine>
 std::string tell(const typename Machine::Scenario& scenario, const std::vector<typename Machine::Event>& path,
                  bool spare_last = false) {
@@ -178,8 +179,9 @@ class AbortReport {
   void (*old_)(int) = nullptr;
 };
 
-// A state from which no end can be reached, or the number of states. There is one if processors can keep each other
-// busy for ever with no way out: every request is answered only if every state leads to an end.
+// Returns a state from which no end can be reached, or the number of states if there is none. There is such a state if
+// processors can keep each other busy for ever with no way out: every request is answered only if every state leads to
+// an end.
 inline uint32_t find_livelock(size_t states, const std::vector<Edge>& edges, const std::vector<uint32_t>& ends) {
   std::vector<uint32_t> start(states + 1, 0);
   for (const Edge& e : edges) ++start[e.to + 1];
@@ -205,8 +207,8 @@ inline uint32_t find_livelock(size_t states, const std::vector<Edge>& edges, con
   return state;
 }
 
-// Breadth first finds a counter-example that is as short as possible. Depth first, few machines wait to be looked at:
-// for those of kilobytes.
+// Breadth first finds a counter-example that is as short as possible. Depth first keeps few machines that wait to be
+// looked at, which suits machines of kilobytes.
 enum class Order { kBreadthFirst, kDepthFirst };
 
 // Explores `scenario`. Checks every state, every end (deadlock, rest, final values) and that an end can be
@@ -285,7 +287,7 @@ Report explore(const typename Machine::Scenario& scenario, size_t max_states, Or
   return report;
 }
 
-// One line for people: name, states, transitions, ends.
+// Returns one line for people: name, states, transitions, ends.
 inline std::string summary(const std::string& name, const Report& report) {
   return fmt::format("{:<82} {:>9} states {:>10} transitions {:>6} ends, depth {:>3}{}", name, report.states,
                      report.transitions, report.ends, report.depth, report.failure.empty() ? "" : "  FAILED");

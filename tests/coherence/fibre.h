@@ -42,7 +42,8 @@ class Fibre {
     const std::span<std::byte> to = make_frames(saved.size());
     std::memcpy(to.data(), saved.data(), saved.size());
   }
-  // Overwrites what calls that have returned have left below its frames, in the part that fibres use.
+  // Overwrites the part of the stack below the frames, which calls that have returned have left behind, as far down as
+  // fibres use it.
   void clear_dead() {
     static constexpr size_t kUsed = 24 * 1024;
     std::memset(stack_.get() + kStack - kUsed, 0, kUsed - frames().size());
@@ -51,7 +52,7 @@ class Fibre {
  private:
   static constexpr size_t kStack = 256 * 1024;
   std::unique_ptr<std::byte[]> stack_;
-  void* context_ = nullptr;  // its stack pointer
+  void* context_ = nullptr;  // the stack pointer of the stopped fibre
   void* explorer_ = nullptr;
 };
 

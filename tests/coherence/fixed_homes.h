@@ -1,4 +1,4 @@
-// Homes of pages that a machine's scenario says, and that never change: a number of a node for each page.
+// A machine's scenario gives these homes of pages, which never change: a number of a node for each page.
 #pragma once
 
 #include <cstdint>

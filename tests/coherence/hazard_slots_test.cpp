@@ -1,4 +1,4 @@
-// A node's rights epoch (coherence/hazard_slots.h).
+// These test a node's rights epoch (coherence/hazard_slots.h).
 #include "coherence/hazard_slots.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ TEST_F(HazardSlotsTest, InvalidatingTheRightsCacheReplacesAnEpochThatSaysRightsA
     EXPECT_EQ(epoch.load() & 3, 0u);
     EXPECT_EQ(before.count(epoch.load()), 0u);
   }
-  // It is where requesters look, and no place of a hazard.
+  // The rights epoch is where requesters look for it, and shares no place with a hazard.
   std::memcpy(&at_word, segment().data() + words::kRightsEpoch, sizeof at_word);
   EXPECT_EQ(at_word, epoch.load());
   EXPECT_GE(slots.take(), reinterpret_cast<uint64_t*>(segment().data() + words::kRightsEpoch) + 1);
@@ -53,12 +53,12 @@ TEST_F(HazardSlotsTest, InvalidatingTheRightsCacheLeavesAnEpochThatSaysNothingIs
 }
 
 TEST(NewEpoch, AreNeverTheSame) {
-  std::set<uint64_t> all = {0};  // what they are at first
+  std::set<uint64_t> all = {0};  // 0 is the first value of every rights epoch
   for (uint16_t by = 0; by < MG_FINE_MAX_NODES; ++by)
     for (unsigned i = 0; i < 10; ++i) {
       const uint64_t epoch = fresh_rights_epoch(NodeId(by));
       EXPECT_EQ(epoch & 3, 0u);
-      // Nodes do not know of each other's.
+      // Nodes do not know each other's values, so each value names the node that made it.
       EXPECT_EQ(epoch >> 48, by + 1u);
       EXPECT_TRUE(all.insert(epoch).second);
     }

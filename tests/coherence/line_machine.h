@@ -44,7 +44,7 @@ class InterleavedHomes : public driver_nodes::RunsOfHomes {
 };
 
 struct TestNode : driver_nodes::NodeMemory {
-  std::unique_ptr<Fabric> fabric;  // what the driver gets
+  std::unique_ptr<Fabric> fabric;  // the fabric that the driver gets
   std::optional<LineTable> table;
   std::unique_ptr<HazardSlots> hazards;
   std::thread service;
@@ -55,7 +55,7 @@ class Machine : public driver_nodes::DriverNodes<TestNode> {
  public:
   using Wrap = std::function<std::unique_ptr<Fabric>(Fabric& memory)>;
   using Make = std::function<std::unique_ptr<LineMemory>(const NodeServices&, const LineServices&)>;
-  // `has_service`: messages are sent, which a service thread handles when no processor does.
+  // `has_service` says that the protocol sends messages, which a service thread handles when no processor does.
   Machine(unsigned nodes, unsigned line_shift, HomeDirectory& homes, const Wrap& wrap, const Make& make,
           bool has_service)
       : DriverNodes(nodes, AccessMechanism::kMprotect, kPage, kRegionSize), shift_(line_shift) {
@@ -104,7 +104,7 @@ class Machine : public driver_nodes::DriverNodes<TestNode> {
   std::atomic<bool> stopping_{false};
 };
 
-// A processor of a node: the calling thread, as long as it lives.
+// While this exists, the calling thread is a processor of a node.
 class CheckedProcessor {
  public:
   CheckedProcessor(Machine& machine, unsigned node)
@@ -117,7 +117,7 @@ class CheckedProcessor {
   CheckedProcessor(const CheckedProcessor&) = delete;
   CheckedProcessor& operator=(const CheckedProcessor&) = delete;
 
-  // A checked load, and a checked store, of the word at `offset` of the region: 64 bits, or 32.
+  // These are a checked load and a checked store of the word of 64 or 32 bits at `offset` of the region.
   template <typename Word = uint64_t>
   Word load(uint64_t offset) {
     const Word value = at<Word>(offset).load(std::memory_order_relaxed);
@@ -144,7 +144,7 @@ class CheckedProcessor {
     close();
     return old;
   }
-  // Two lines in one batch: adds to both words, or to none. Returns whether it could be opened.
+  // Adds to a word of each of two lines in one batch, or to none. Returns whether the batch could begin.
   bool add_to_both(uint64_t first, uint64_t second, uint64_t addend) {
     std::atomic_ref<uint64_t> one(__multigrain_hazards[0]), other(__multigrain_hazards[1]);
     one.store(make_hazard(first >> shift_, 1, true));
@@ -213,7 +213,7 @@ void run(Machine& machine, const Shape& shape, Body&& body) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// Every processor adds to counters of all, and to one of its own that shares their lines.
+// Every processor adds to counters that all share, and to one of its own that lies in the same lines.
 inline void no_update_is_lost(Machine& machine, const Shape& shape) {
   constexpr unsigned kRounds = 8000, kCounters = 4;
   run(machine, shape, [&](CheckedProcessor& p, unsigned me) {
@@ -223,7 +223,7 @@ inline void no_update_is_lost(Machine& machine, const Shape& shape) {
       p.add((random() % kCounters) * (kPage + 8), 1);
       p.store(mine, i);
       ASSERT_EQ(p.load(mine), i);
-      // Processors outnumber cores: otherwise one would be done before the next begins.
+      // There are more processors than cores. Without this, one would be done before the next begins.
       if (random() % 16 == 0) std::this_thread::yield();
     }
   });
@@ -251,14 +251,15 @@ inline void a_batch_is_one_moment(Machine& machine, const Shape& shape) {
     }
   });
   CheckedProcessor p(machine, 0);
-  // Processors of a node race in the batch, so updates may be lost, but of both words alike on one processor a node.
+  // Processors of a node race in the batch, so updates may be lost. With one processor a node, both words lose the same
+  // updates.
   if (shape.processors == 1) {
     EXPECT_EQ(p.load(kFirst), done.load());
     EXPECT_EQ(p.load(kSecond), done.load());
   }
 }
 
-// A lock made of checked accesses: mutual exclusion needs sequential consistency across nodes.
+// A spin lock is made of checked accesses. Mutual exclusion needs sequential consistency across nodes.
 inline void a_spin_lock_excludes(Machine& machine, const Shape& shape) {
   constexpr uint64_t kLock = 5 * kPage, kData = 6 * kPage + 72;
   constexpr unsigned kRounds = 2000;
@@ -278,7 +279,8 @@ inline void a_spin_lock_excludes(Machine& machine, const Shape& shape) {
   EXPECT_EQ(p.load(kData), uint64_t{kRounds} * shape.nodes * shape.processors);
 }
 
-// Store buffering: of two processors that store and then look at each other's word, one sees the other's store.
+// This is store buffering: two processors each store and then look at the other's word. One of them must see the
+// other's store.
 inline void store_buffering_shows_no_old_values(Machine& machine, const Shape& shape) {
   if (shape.nodes < 2) return;
   constexpr uint64_t kRounds = 400;
@@ -307,7 +309,7 @@ inline void a_line_goes_where_it_is_wanted(
   constexpr uint64_t kInvalid = 0, kReadable = MG_FINE_READABLE, kExclusive = MG_FINE_EXCLUSIVE;
   {
     CheckedProcessor p(machine, 1);
-    EXPECT_EQ(p.load(kAt), 0u);  // two hops, from a home that has never touched it
+    EXPECT_EQ(p.load(kAt), 0u);  // two hops, from a home that has never touched the line
     EXPECT_EQ(machine.word(1, kAt), kReadable);
     p.store(kAt, 11);  // an upgrade
     EXPECT_EQ(machine.word(1, kAt), kExclusive);
@@ -338,7 +340,7 @@ inline void a_line_goes_where_it_is_wanted(
   }
   {
     CheckedProcessor p(machine, 1);
-    p.store(kAt + 16, 14);  // and from one that is not
+    p.store(kAt + 16, 14);  // ownership goes from a node that is not the home
     EXPECT_EQ(p.load(kAt), 12u);
     EXPECT_EQ(p.load(kAt + 8), 13u);
     EXPECT_EQ(machine.word(2, kAt), kInvalid);
@@ -346,7 +348,7 @@ inline void a_line_goes_where_it_is_wanted(
   }
 }
 
-// Compiled checks let every store to them pass. A processor of node 0.
+// Compiled checks let every store to such pages pass. `p` is a processor of node 0.
 inline void pages_of_another_protocol_are_left_to_it(Machine& machine, CheckedProcessor& p) {
   const uint64_t at = InterleavedHomes::kPageGrain * kPage;
   p.driver().begin_store(p.address(at + 128));
@@ -355,7 +357,7 @@ inline void pages_of_another_protocol_are_left_to_it(Machine& machine, CheckedPr
   EXPECT_EQ(machine.word(0, at + kPage), 0u);
 }
 
-// A right is taken from a processor only between its hazards. Node 1 holds a hazard and node 0 wants the line.
+// A node takes a right from a processor only between its hazards. Node 1 holds a hazard, and node 0 wants the line.
 inline void a_right_is_taken_between_hazards(Machine& machine, bool stores) {
   std::atomic<int> stage{0};
   std::thread holder([&] {
@@ -370,7 +372,7 @@ inline void a_right_is_taken_between_hazards(Machine& machine, bool stores) {
       EXPECT_EQ(reinterpret_cast<std::atomic<uint64_t>*>(p.address(0))->load(), stores ? i : 1);
       if (i == 1000) {
         while (stage != 2) std::this_thread::yield();
-        usleep(1000);  // the requester is at it
+        usleep(1000);  // the requester is waiting for the hazard by now
       }
     }
     hazard.store(0, std::memory_order_release);
@@ -383,7 +385,7 @@ inline void a_right_is_taken_between_hazards(Machine& machine, bool stores) {
   EXPECT_EQ(machine.word(1, 0), 0u);
 }
 
-// Loads alone do not make a reader wait.
+// A reader does not wait for hazards of loads.
 inline void a_reader_does_not_wait_for_hazards_of_loads(Machine& machine) {
   CheckedProcessor p(machine, 0);
   std::thread([&] {

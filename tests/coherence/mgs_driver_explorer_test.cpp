@@ -1,5 +1,6 @@
-// MGS's driver (coherence/mgs/driver.cpp) on small machines (mgs_scenarios.cpp), in every order of messages and of the
-// accesses that threads of a node share: mgs_driver_world.h says what a step is. The counts go to standard output.
+// This explores MGS's driver (coherence/mgs/driver.cpp) on small machines (mgs_scenarios.cpp), in every order of
+// messages and of the accesses that threads of a node share. mgs_driver_world.h says what a step is. The counts go to
+// standard output.
 #include <gtest/gtest.h>
 
 #include "exploration_test.h"

@@ -1,5 +1,5 @@
-// Deliberate faults of MGS's driver, of its transitions, and of what both stand on. The sources of the driver that the
-// tests of mutants, and the command `explore`, are built from are the driver's own with these in them:
+// A mutant is a deliberate fault of MGS's driver, of its transitions, or of what both stand on. The tests of mutants,
+// and the command `explore`, are built from the driver's own sources with these faults in them;
 // mgs_driver_mutants.cmake makes them.
 #pragma once
 
@@ -35,7 +35,7 @@ enum class Mutant : uint8_t {
 // Programs use so many bytes of a page. kNoTwin takes them for changed.
 inline constexpr size_t kBytesUsed = 32;
 
-// The one that is tried.
+// This is the mutant that runs.
 inline Mutant g_mutant = Mutant::kNone;
 inline bool is(Mutant mutant) {
   return g_mutant == mutant;

@@ -26,15 +26,15 @@ exploring::Report explore_with(Mutant mutant) {
   return report;
 }
 
-// Figure 22's arc 12. Node 1's page went home with the round of node 2's release; its own release then has nothing to
-// wait for, and the token reaches node 0 before the invalidation does.
+// This is Figure 22's arc 12. Node 1's page went home with the round of node 2's release. Its own release then has
+// nothing to wait for, and the token reaches node 0 before the invalidation does.
 TEST(MgsDriverMutants, ForgettingTheQueueEntryAtAnInvalidationLetsAStaleCopyBeRead) {
   const exploring::Report report = explore_with(Mutant::kForgetQueueEntry);
   EXPECT_THAT(report.failure, HasSubstr("processor 3 read 0 from page 0 word 0; legal is 1")) << report.trace;
   EXPECT_THAT(report.trace, HasSubstr("INV of page 0 from node 2 to node 0"));
 }
 
-// One queue a node: the neighbour has taken the page, with this processor's write in it.
+// A node has one queue: the neighbour has taken the page, with this processor's write in it.
 TEST(MgsDriverMutants, IgnoringTheNeighboursReleaseLetsAStaleCopyBeRead) {
   const exploring::Report report = explore_with(Mutant::kIgnoreOtherReleases);
   EXPECT_THAT(report.failure, HasSubstr("processor 2 read 0 from page 0")) << report.trace;
@@ -105,7 +105,7 @@ TEST(MgsDriverMutants, AHomeThatKeepsTheRightToWriteLetsAStaleCopyBeRead) {
   EXPECT_THAT(report.failure, HasSubstr("read")) << report.trace;
 }
 
-// (c) of docs/internals/mgs.md.
+// This is (c) of docs/internals/mgs.md.
 TEST(MgsDriverMutants, AnUpgradeThatOvertakesTheAnswerToAReleaseLetsAStaleCopyBeRead) {
   const exploring::Report report = explore_with(Mutant::kUpgradeBehindRelease);
   EXPECT_NE(report.failure, "");

@@ -75,7 +75,7 @@ TEST_P(MgsDriver, ASoleWriterBecomesASingleWriterUntilAnotherComes) {
   EXPECT_TRUE(machine.inspect(0, 1).client.single_writer);
   EXPECT_EQ(machine.inspect(1, 1).server.state, ServerState::kSwrite);
   machine.write(0, 1, 1, 2);
-  machine.release(0);  // ignores the page
+  machine.release(0);  // the release ignores the page
   EXPECT_EQ(machine.read(2, 1, 1), 2u);
   EXPECT_FALSE(machine.inspect(0, 1).client.single_writer);
   EXPECT_EQ(machine.inspect(1, 1).server.state, ServerState::kRead);

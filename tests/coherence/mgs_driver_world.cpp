@@ -84,7 +84,7 @@ void Running::start(const Scenario& scenario) {
   golden_.assign(scenario.golden ? pages() * scenario.words : 0, 0);
   lock_held_ = {};
   tokens_ = 0;
-  // Stacks are kept from machine to machine.
+  // Stacks are kept for the next machine.
   for (auto& thread : threads_) spare_threads_.push_back(std::move(thread));
   threads_.clear();
   const size_t count = processors() + nodes() * nodes();
@@ -124,8 +124,8 @@ void Running::stop(At at, const void* address) {
   running_->stop();
 }
 
-// A processor has come to its next operation. Tokens are given and taken at once, and locks are given up at once: other
-// threads see nothing of that but what it enables.
+// A processor has come to its next operation. Tokens are given and taken at once, and locks are given up at once: this
+// changes nothing that other threads see, except what they may do next.
 void Running::arrive(Thread& thread) {
   Position& position = thread.position;
   const Program& program = scenario_->processors[thread.number].program;
@@ -218,7 +218,7 @@ void Running::enabled(std::vector<Event>& events) const {
     const Packet& packet = flight_[i];
     const bool is_first = i == 0 || packet.from != flight_[i - 1].from || packet.to != flight_[i - 1].to;
     place = is_first ? 0 : static_cast<uint8_t>(place + 1);
-    // One that found its page locked would stand there, as it does here.
+    // A handler that found its page locked would wait there; instead the message waits here.
     if (handler(packet.from, packet.to).position.at != At::kIdle || is_locked(packet.to, packet.page)) continue;
     if (is_first || is(Mutant::kReorderMessages))
       events.push_back({.type = Event::kMessage, .a = packet.from, .b = packet.to, .c = place});
@@ -274,7 +274,7 @@ void Running::deliver(const Event& event) {
   run(thread);
 }
 
-// A thread of the machine, from the beginning of an operation, or of a message, to its end.
+// Runs a thread of the machine from the beginning of an operation, or of a message, to its end.
 void Running::play() {
   Thread& thread = *running_;
   if (!thread.is_processor) {
@@ -405,7 +405,7 @@ void Running::before_lock(const void* lock) {
     while (DriverState::is_locked(of)) stop(At::kHeld, lock);
     position.has_queue = true;
     position.has_accessed = false;
-    // A release takes what was there when it first looked.
+    // A release takes the pages that were in the queue when it first looked.
     const auto limit = std::ranges::find(thread.seen, Seen::Kind::kEntry, &Seen::kind);
     const uint64_t end = limit != thread.seen.end() ? std::min(limit->value, here.tail()) : here.tail();
     if (limit == thread.seen.end()) see(here.tail(), Seen::Kind::kEntry);
@@ -429,7 +429,7 @@ void Running::before_lock(const void* lock) {
   }
   unsigned page = 0;
   while (lock != &here.record(page).lock) ++page;
-  // A handler begins where its page's lock is free.
+  // A handler begins only when its page's lock is free.
   if (thread.is_processor || DriverState::is_locked(of)) stop(At::kHeld, lock);
   while (DriverState::is_locked(of)) stop(At::kHeld, lock);
   touch(page);
@@ -504,7 +504,7 @@ void Running::send(const Packet& packet) {
   const auto after = std::ranges::upper_bound(flight_, std::pair(packet.from, packet.to), {},
                                               [](const Packet& each) { return std::pair(each.from, each.to); });
   flight_.insert(after, packet);
-  // It may be handled before the sender does anything else that its node's processors see.
+  // The message may be handled before the sender does anything else that its node's processors see.
   running_->position.has_accessed = true;
 }
 
@@ -517,7 +517,7 @@ void Running::fetch(const Message& message, std::span<std::byte> bytes) {
   see(3);
   note("  node {} takes page {} as it is at node {}\n", to, page, from);
   const bool is_home = scenario_->homes[page] == to;
-  // Processors of the home may still be reading: what they can see only becomes newer.
+  // Processors of the home may still be reading. What they see only becomes newer.
   if (is_strict() && right(to, page) > (is_home ? Right::kRead : Right::kNone))
     wrong(is_home ? "the home copy was replaced while somebody may write it" : "a frame that is mapped was filled");
   MG_CHECK(bytes.data() == reinterpret_cast<std::byte*>(frame(to, page)) && bytes.size() == kPage);

@@ -10,7 +10,7 @@
 namespace multigrain::mgs::explored {
 namespace {
 
-// More states than any of the machines has.
+// No machine has as many states as this.
 constexpr size_t kMaxStates = 60'000'000;
 
 }  // namespace

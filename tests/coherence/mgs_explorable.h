@@ -1,4 +1,4 @@
-// MGS's machines and mutants for the command `explore`.
+// This gives the command `explore` the machines and mutants of MGS.
 #pragma once
 
 #include "explore.h"

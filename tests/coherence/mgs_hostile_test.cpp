@@ -1,4 +1,4 @@
-// The MGS driver among nodes that send anything.
+// These test the MGS driver among nodes that send anything.
 #include "../fabric/hostile.h"
 #include "coherence/mgs/driver.h"
 #include "coherence/mgs/message_types.h"
@@ -47,7 +47,7 @@ struct Node {
   std::unique_ptr<Driver> driver;
 };
 
-// A diff that is right, or nearly.
+// Makes a diff that is right, or nearly.
 std::vector<std::byte> diff(std::mt19937_64& random) {
   alignas(64) static std::byte page[kPage];
   alignas(64) static const std::byte twin[kPage]{};
@@ -93,7 +93,7 @@ TEST(MgsHostile, AcceptsOrEndsWithASentence) {
 }
 
 TEST(MgsHostile, RequestsThatAreLegalByThemselves) {
-  // A home is asked, told and answered about few pages, so that sequences go deep before one is refused.
+  // The home gets requests, notifications and answers about few pages, so that sequences go deep before one is refused.
   const HostileCounts counts = run_trials(400, [](std::mt19937_64& random) {
     Node node(NodeId(0));
     constexpr MessageKind kToHome[] = {MessageKind::kRreq, MessageKind::kRreq,    MessageKind::kWreq,

@@ -6,7 +6,7 @@
 namespace multigrain::mgs::explored {
 namespace {
 
-// The operations of all processors, numbered, and which happens before which.
+// This numbers the operations of all processors, and says which happens before which.
 class Order {
  public:
   static constexpr size_t kMax = 256;
@@ -100,7 +100,7 @@ void Scenario::prepare() {
 
   const Order order(*this);
   const auto same_word = [](const Op& a, const Op& b) { return a.page == b.page && a.word == b.word; };
-  // The values of the writes to `target`'s word that `last` accepts and that no other write of those hides.
+  // Returns the values of the writes to `target`'s word that `last` accepts and that no other write of these hides.
   const auto visible = [&](const Op& target, auto&& may_be_seen, auto&& is_settled) {
     std::vector<Value> values;
     bool initial = true;

@@ -14,30 +14,30 @@ namespace multigrain::mgs::explored {
 
 using Value = uint16_t;
 inline constexpr unsigned kMaxNodes = 16;
-inline constexpr unsigned kMaxWords = 4;   // words of a page that programs use
-inline constexpr unsigned kMaxPages = 16;  // of a machine
+inline constexpr unsigned kMaxWords = 4;   // how many words of a page programs use
+inline constexpr unsigned kMaxPages = 16;  // how many pages a machine has at most
 inline constexpr unsigned kMaxLocks = 8;
 inline constexpr unsigned kMaxTokens = 64;
 
 enum class OpType : uint8_t {
-  kRead,  // and check the value
+  kRead,  // reads a word, and checks the value
   kWrite,
-  kRelease,  // what this node wrote is visible to every later reader when it has ended
-  kSignal,   // set tokens. A processor that has written releases first: Scenario::prepare() insists
-  kWait,     // until all of a set of tokens are set
-  kLock,     // mutual exclusion; order is decided at run time
+  kRelease,  // a release: when it has ended, what this node wrote is visible to every later reader
+  kSignal,   // sets tokens; a processor that has written must release first, which Scenario::prepare() checks
+  kWait,     // waits until all of a set of tokens are set
+  kLock,     // takes a lock; the order of processors is decided at run time
   kUnlock,
-  kBarrier,  // of all processors
+  kBarrier,  // waits for all processors
 };
 
 struct Op {
   OpType type = OpType::kRead;
-  uint8_t page = 0;  // or the lock
+  uint8_t page = 0;  // the page, or the lock
   uint8_t word = 0;
   Value value = 0;
   uint64_t tokens = 0;
-  // Values that a read may return. Empty: the one that the machine's golden memory holds at that moment, which is exact
-  // in a program without races.
+  // These are the values that a read may return. If there are none, it must return the value that the machine's golden
+  // memory holds at that moment, which is exact in a program without races.
   std::vector<Value> legal;
 };
 
@@ -62,12 +62,12 @@ struct Scenario {
   std::string name;
   unsigned nodes = 0;
   unsigned words = 2;
-  std::vector<unsigned> homes;  // of each page, the home node
+  std::vector<unsigned> homes;  // the home node of each page
   std::vector<Processor> processors;
   bool golden = false;  // reads are checked against golden memory; for programs with locks or barriers
   Mutant mutant = Mutant::kNone;
 
-  // Derived by prepare(): of each word of each page, what it is when all is over (unless golden).
+  // prepare() derives these: the final value of each word of each page (unless golden).
   std::vector<Value> final_values;
 
   // Works out which values each read may return, by happens-before: program order, and each token's signal before its

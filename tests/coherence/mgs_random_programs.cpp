@@ -9,7 +9,7 @@
 namespace multigrain::mgs::explored {
 namespace {
 
-// Uniform numbers that are the same with every standard library.
+// These uniform numbers are the same with every standard library.
 class Random {
  public:
   explicit Random(uint64_t seed) : engine_(seed) {}
@@ -29,7 +29,7 @@ class Author {
     const size_t words = scenario_.homes.size() * scenario_.words;
     guard_.resize(words);
     for (unsigned& guard : guard_) guard = random_.one_in(3) ? 1 + random_.below(kLocks) : 0;
-    // About as much work for a large machine as for a small one: what matters is the number of orders tried.
+    // A large machine gets about as much work as a small one: what matters is the number of orders tried.
     const size_t ops = std::max<size_t>(2, kOps / scenario_.processors.size());
     const unsigned phases = 2 + random_.below(2);
     for (unsigned phase = 0; phase < phases; ++phase) {
@@ -98,8 +98,8 @@ class Author {
 
   Random random_;
   Scenario& scenario_;
-  std::vector<unsigned> guard_;  // of each word, 1 + the lock that guards it, or 0
-  std::vector<unsigned> owner_;  // of each word, who may write it in this phase
+  std::vector<unsigned> guard_;  // for each word, 1 + the lock that guards it, or 0
+  std::vector<unsigned> owner_;  // for each word, the processor that may write it in this phase
   Value value_ = 0;
 };
 
@@ -109,7 +109,7 @@ Scenario random_scenario(uint64_t seed, Mutant mutant) {
   Random random(seed * 2 + 1);
   Scenario scenario;
   scenario.name = fmt::format("seed {}", seed);
-  // Small machines mostly: their nodes meet more often.
+  // Most machines are small, because their nodes meet more often.
   scenario.nodes = random.one_in(4) ? 4 + random.below(kMaxNodes - 3) : 3 + random.below(4);
   const unsigned processors_per_node = 1 + random.below(4);
   const unsigned pages = random.one_in(3) ? 8 : 1 + random.below(4);
@@ -125,7 +125,7 @@ Scenario random_scenario(uint64_t seed, Mutant mutant) {
 }
 
 Run simulate(const Scenario& scenario, uint64_t seed, std::string* log) {
-  // Programs are finite and every fault is answered in a few messages; what takes longer goes round in circles.
+  // Programs are finite, and every fault is answered in a few messages. A run that takes longer goes round in circles.
   constexpr uint64_t kMaxEvents = 500'000;
   Random random(seed);
   World::start(scenario);

@@ -1,5 +1,5 @@
-// MGS's driver on thousands of random machines, in random orders (mgs_random_programs.h). `explore mgs --random SEED 1`
-// replays a seed.
+// This runs MGS's driver on thousands of random machines, in random orders (mgs_random_programs.h). `explore mgs
+// --random SEED 1` replays a seed.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -27,7 +27,8 @@ Scenario machine(std::string name, std::vector<Processor> processors, std::vecto
 std::vector<Scenario> small_scenarios() {
   std::vector<Scenario> out;
 
-  // One node writes two pages of different homes; another, which has read one of them before, is told and reads both.
+  // One node writes two pages of different homes. Another node, which has read one of them before, is told, and reads
+  // both.
   out.push_back(machine("message passing", {{1, {write(0, 0, 1), write(1, 0, 2), release(), signal(0)}},
                                             {2, {read(0, 0), wait({0}), read(1, 0), read(0, 0)}},
                                             {2, {read(1, 1)}}}));
@@ -40,13 +41,13 @@ std::vector<Scenario> small_scenarios() {
                                  {0, {read(0, 0), wait({1}), read(1, 0), write(0, 0, 3), release(), signal(2)}},
                                  {1, {wait({2}), read(0, 0), read(1, 0)}}}));
 
-  // Two nodes write different words of one page, which is at home on a third; then all of them read both words.
+  // Two nodes write different words of one page, which is at home on a third. Then every node reads everything.
   out.push_back(machine("false sharing by two nodes",
                         {{1, {write(0, 0, 1), release(), signal(0), wait({0, 1}), read(0, 1), read(0, 0)}},
                          {2, {write(0, 1, 2), release(), signal(1), wait({0, 1}), read(0, 0), read(0, 1)}},
                          {2, {wait({0, 1}), read(0, 0)}}}));
 
-  // Three writers, the home among them.
+  // There are three writers, the home among them.
   out.push_back(machine("false sharing by three nodes",
                         {{0, {write(0, 0, 1), release(), signal(0), wait({1, 2}), read(0, 1), read(0, 2)}},
                          {1, {write(0, 1, 2), release(), signal(1), wait({0, 2}), read(0, 2), read(0, 0)}},
@@ -66,7 +67,7 @@ std::vector<Scenario> small_scenarios() {
        {1, {read(0, 0), wait({1}), read(0, 1)}},
        {2, {write(0, 1, 3), wait({0}), read(0, 0), release(), signal(1)}}}));
 
-  // Two processors of a node write one page and release at about the same time; a node that had a copy is told by each.
+  // Two processors of a node write one page and release at about the same time. Each tells a node that had a copy.
   out.push_back(machine("two releases of one node", {{1, {write(0, 0, 1), release(), signal(0)}},
                                                      {1, {write(0, 1, 2), release(), signal(1)}},
                                                      {2, {read(0, 0), wait({1}), read(0, 1), wait({0}), read(0, 0)}}}));

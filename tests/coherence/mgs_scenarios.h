@@ -1,4 +1,4 @@
-// The small machines that are explored: which nodes, which programs, and why.
+// These are the small machines that are explored. Each says which nodes and programs it has, and why.
 #pragma once
 
 #include <vector>
@@ -7,16 +7,16 @@
 
 namespace multigrain::mgs::explored {
 
-// Each one is prepared, with a name that says what it is about.
+// Every scenario is prepared, and has a name that says what it is about.
 std::vector<Scenario> small_scenarios();
 
-// Larger ones, for a run that may take minutes.
+// These are larger, for a run that may take minutes.
 std::vector<Scenario> large_scenarios();
 
-// The scenario of that name; throws std::invalid_argument if there is none.
+// Returns the scenario of that name. Throws std::invalid_argument if there is none.
 Scenario scenario_named(const std::string& name);
 
-// The mutants that one machine refutes, and that machine, with the mutant in it.
+// Returns the mutants that one machine refutes, and that machine, with the mutant in it.
 std::vector<Mutant> mutants();
 Scenario scenario_that_refutes(Mutant mutant);
 

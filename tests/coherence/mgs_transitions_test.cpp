@@ -23,7 +23,7 @@ std::vector<Verb> verbs(const Actions& actions) {
   return out;
 }
 
-// A node that is not the home.
+// This is a node that is not the home.
 struct RemoteNode {
   Page page;
   Context context{kSelf, kHome};
@@ -46,7 +46,7 @@ struct RemoteNode {
   }
 };
 
-// A home that does not use the page itself.
+// This is a home that does not use the page itself.
 struct Home {
   Page page;
   Context context{kHome, kHome};
@@ -91,7 +91,7 @@ TEST(MgsTransitions, AnUpgradeNeedsNoAnswer) {
   EXPECT_EQ(node.actions[1].kind, MessageKind::kWnotify);
 }
 
-// Otherwise what is written then would be covered by a release that the home answers before it knows of the upgrade.
+// Otherwise a release that the home answers before it knows of the upgrade would cover what is written then.
 TEST(MgsTransitions, AnUpgradeWaitsForTheAnswerToARelease) {
   RemoteNode node;
   node.fault(Access::kWrite);

@@ -1,9 +1,9 @@
-// The world behind the machine of mgs_driver_world.h: what its state is made of, and the ports that drivers stand on.
-// There is one at a time, because drivers and threads find it.
+// This is the world behind the machine of mgs_driver_world.h: its state, and the ports on which drivers stand. There is
+// only one at a time, because drivers and threads find it by a global.
 //
-//   mgs_driver_world.cpp   how threads run, where they stop, what their ports do
-//   mgs_world_states.cpp   a state as bytes, and the machine as a value
-//   mgs_world_checks.cpp   what must hold, and what is said of a state
+//   mgs_driver_world.cpp   runs threads, says where they stop, and has their ports
+//   mgs_world_states.cpp   makes a state bytes, and the machine a value
+//   mgs_world_checks.cpp   says what must hold, and describes a state
 #pragma once
 
 #include <algorithm>
@@ -37,7 +37,7 @@ namespace multigrain::mgs::explored {
 
 inline constexpr uint64_t kPage = 4096;
 inline constexpr uint64_t kStride = uint64_t{1} << 30;  // between the regions of two nodes
-inline constexpr size_t kEntries = 32;                  // of the delayed update queue that are kept
+inline constexpr size_t kEntries = 32;                  // entries of the delayed update queue that are kept
 inline constexpr size_t kDiffs = 6;                     // buffers of diffs that are kept, and their bytes
 inline constexpr size_t kDiffBytes = 96;
 inline constexpr size_t kFrameBytes = kMaxWords * sizeof(uint64_t);
@@ -50,12 +50,12 @@ inline NodeSet set_of(unsigned node) {
   return NodeSet::of(node_id(node));
 }
 
-// The insides of a driver. It may be looked at while a thread stands in the middle of it.
+// This shows the insides of a driver. It may be used while a thread stands in the middle of the driver.
 struct DriverState {
   Driver& driver;
 
   using Record = Driver::Record;
-  // Looked at millions of times: so not by trying to take it.
+  // This is called millions of times, so it does not try to take the lock.
   [[nodiscard]] static bool is_locked(const SpinLock& lock) {
     static_assert(sizeof lock == sizeof(uint32_t));
     uint32_t word = 0;
@@ -75,7 +75,7 @@ struct DriverState {
   }
   [[nodiscard]] uint64_t epoch() const { return driver.releases_.epoch_; }
   [[nodiscard]] uint32_t pending(uint64_t epoch) const { return driver.releases_.pending_[epoch & 1]; }
-  // The diffs that wait for the sole writer's page: visit(bytes).
+  // Calls visit(bytes) for each diff that waits for the sole writer's page.
   template <typename Visit>
   static void each_kept(const Record& of, Visit&& visit) {
     for (Driver::KeptDiff* kept = of.kept; kept != nullptr; kept = kept->next)
@@ -101,7 +101,7 @@ struct DriverState {
 
 using exploring_driver::Right;
 
-// A message on its way, or being handled.
+// This is a message on its way, or being handled.
 struct Packet {
   uint8_t from = 0;
   uint8_t to = 0;
@@ -112,11 +112,11 @@ struct Packet {
   std::array<std::byte, 64> payload{};
 };
 
-// Something that a thread has read since its operation, or its message, began.
+// This is something that a thread has read since its operation, or its message, began.
 struct Seen {
   enum class Kind : uint8_t { kValue, kEntry, kEpoch, kWakeUps };
   Kind kind = Kind::kValue;
-  uint8_t page = 0;  // of kWakeUps
+  uint8_t page = 0;  // for kWakeUps
   uint64_t value = 0;
 };
 
@@ -125,12 +125,12 @@ inline constexpr int8_t kNothing = -1;
 // This says where a thread is.
 struct Position {
   enum class At : uint8_t {
-    kReady,    // a processor before an operation; no frames on its stack, as for those up to kIdle
+    kReady,    // a processor before an operation; it has no frames on its stack, nor in the places up to kIdle
     kToken,    // before a kWait
     kLock,     // before a kLock
     kBarrier,  // in a kBarrier
     kEnd,
-    kIdle,    // of the handler of messages
+    kIdle,    // the handler of messages has no message
     kStep,    // before an access that others can see
     kHeld,    // before a lock, which may be free
     kAsleep,  // in a wait
@@ -138,16 +138,16 @@ struct Position {
   At at = At::kReady;
   int8_t locked = kNothing;      // the page whose lock it has
   bool has_queue = false;        // and the lock of the queue
-  bool accesses_queue = false;   // so that others may see it,
-  bool accessed_before = false;  // as what it has accessed before it took that lock
-  bool has_accessed = false;     // since it went on, what others can see
-  bool has_marked = false;       // a release epoch, which it waits for
-  bool has_to_wait = false;      // for the page that it has the lock of, once it is released
+  bool accesses_queue = false;   // its next access is one of the queue that others may see,
+  bool accessed_before = false;  // and it accessed something else before it took that lock
+  bool has_accessed = false;     // since it went on, it has accessed what others can see
+  bool has_marked = false;       // it has marked a release epoch, for which it waits
+  bool has_to_wait = false;      // it has to wait for the page whose lock it has, when it has let go of it
   uint16_t pc = 0;
-  uint16_t seen_before = 0;  // it took a page's lock
-  uint32_t expected = 0;     // kAsleep: in the word
+  uint16_t seen_before = 0;  // how much it had seen before it took a page's lock
+  uint32_t expected = 0;     // kAsleep: the value of the word while it sleeps
   const void* address = nullptr;
-  const void* last = nullptr;  // accessed, since it went on
+  const void* last = nullptr;  // what it accessed last since it went on
 
   [[nodiscard]] bool is_inside() const { return at >= At::kStep; }
 };
@@ -156,7 +156,7 @@ using At = Position::At;
 struct Thread : exploring_driver::Fibre {
   bool is_processor = false;
   unsigned node = 0;
-  unsigned number = 0;  // of a processor
+  unsigned number = 0;  // number of the processor
   Position position;
   std::vector<Seen> seen;
   Packet packet;  // being handled
@@ -175,7 +175,7 @@ class SteppedFabric final : public ForwardingFabric {
             SendContext context, Nanoseconds) override;
   void fetch_part(const Message& message, uint32_t from, std::span<std::byte> bytes) override;
   void handle(const Packet& packet) const;
-  // Messages are handled by threads of their own.
+  // The world's own threads handle messages.
   unsigned poll() override { return 0; }
   void begin_batch() override {}
   void end_batch() override {}
@@ -217,7 +217,7 @@ struct Node {
   std::vector<std::byte> fresh;
 };
 
-// The machine that runs: nodes whose memory, drivers and stacks are what they are in its state.
+// This is the machine that runs. Its nodes have the memory, drivers and stacks of its state.
 class Running : exploring::Narrator {
  public:
   void start(const Scenario& scenario);
@@ -305,10 +305,10 @@ class Running : exploring::Narrator {
   ProcessorProfile profile_;
   std::vector<std::unique_ptr<Thread>> threads_;  // processors, and the handlers of messages from node a to node b
   std::vector<std::unique_ptr<Thread>> spare_threads_;
-  std::vector<std::span<std::byte>> memory_;  // of the machine's nodes, as far as it uses it
+  std::vector<std::span<std::byte>> memory_;  // memory of the machine's nodes, as far as the machine uses it
   Thread* running_ = nullptr;
   bool has_ended_the_run_ = false;
-  uint32_t touched_ = 0;  // pages of which this event may have changed something
+  uint32_t touched_ = 0;  // pages that this event may have changed
 
   std::vector<Right> rights_;   // [node][page]
   std::vector<Packet> flight_;  // by sender and receiver; in order of sending for each pair

@@ -26,7 +26,8 @@ void Running::poison_dead_frames(unsigned page) {
 // Checks a page that no node has locked.
 void Running::check_page(unsigned page) {
   const unsigned home = scenario_->homes[page];
-  // Kinds under way from the home to each node and back, one bit each: no kind is ever twice in a channel.
+  // These are the kinds of messages under way from the home to each node and back, one bit each. No kind is ever twice
+  // in a channel.
   std::array<std::array<uint16_t, 2>, kMaxNodes> mail{};
   static_assert(static_cast<unsigned>(MessageKind::kKindCount) <= 16);
   for (const Packet& m : flight_) {
@@ -124,7 +125,7 @@ void Running::check_client(unsigned page, unsigned n, uint16_t to_client, uint16
                             going({MessageKind::kAck1w}));
   expect(answers == (s.answers.contains(id) ? 1 : 0), "an answer that will not come, or that nobody awaits");
 
-  bool is_queued = here.pending(0) + here.pending(1) != 0;  // or a release has just taken it
+  bool is_queued = here.pending(0) + here.pending(1) != 0;  // a release may have just taken it
   for (uint64_t i = here.head(); i < here.tail(); ++i) is_queued = is_queued || here.queued(i) == page;
   is_queued = is_queued || DriverState::is_locked(here.queue_lock());
   expect(c.queued.empty() || is_queued, "a queued page that is not in the queue");

@@ -1,4 +1,5 @@
-// States of the machine as bytes (mgs_world.h): to be told apart, and to be gone back to; and the machine as a value.
+// This makes states of the machine bytes (mgs_world.h), to tell them apart and to return to them, and makes the machine
+// a value.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,8 +20,8 @@ void put(std::vector<uint8_t>& out, T value) {
   out.insert(out.end(), bytes, bytes + sizeof value);
 }
 
-uint64_t g_images = 0;   // how many were made
-uint64_t g_present = 0;  // the one that the machine is
+uint64_t g_images = 0;   // how many images were made
+uint64_t g_present = 0;  // the image that the machine is in now
 
 }  // namespace
 

@@ -9,7 +9,7 @@
 
 namespace multigrain::exploring {
 
-// A model derives from it, and begins and ends its apply() with narrate_to() and verdict().
+// A model derives from this class, and begins and ends its apply() with narrate_to() and verdict().
 class Narrator {
  protected:
   // An event begins, and nothing is wrong yet. Unless `log` is null, the event is described there.

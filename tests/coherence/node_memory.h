@@ -19,7 +19,7 @@
 
 namespace multigrain::node_memory {
 
-// The nodes of this network have the memory that is exported to it.
+// Describes a network whose nodes have the memory that is exported to it.
 inline SimNetwork::Options network_of(unsigned nodes) {
   SimNetwork::Options options;
   options.nodes = nodes;
@@ -47,7 +47,7 @@ class ExploredMemory {
   [[nodiscard]] std::span<std::byte> frames() const { return {region_.alias(PageId(0)), kRegionSize}; }
   [[nodiscard]] std::span<std::byte> words() const { return {words_, words::kBytes}; }
 
-  // The other nodes of the network access the frames and the words from now on.
+  // From this call on, the other nodes of the network access the frames and the words.
   void export_to(SimNetwork& network, NodeId node) const {
     network.export_segment(node, SegmentId::kFrames, frames());
     network.export_segment(node, SegmentId::kWords, words());
@@ -64,7 +64,7 @@ class ExploredMemory {
   std::byte* words_ = nullptr;
 };
 
-// The line table of such a node.
+// Makes the line table of such a node.
 inline LineTable explored_line_table(unsigned node, unsigned line_shift) {
   auto table = LineTable::map(ExploredMemory::kRegionSize, line_shift, -1, 0, line_table_of_node(node));
   if (!table) panic("no line table for a node:", node);

@@ -1,4 +1,4 @@
-// States of machines as short sequences of bytes: of a piece of memory, the parts that are not zero.
+// States of machines become short sequences of bytes: only the parts of a piece of memory that are not zero are kept.
 #pragma once
 
 #include <algorithm>

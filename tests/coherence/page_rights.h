@@ -1,5 +1,5 @@
-// The rights of a node whose driver is explored: no rights of memory, but what the world makes of them. Accesses do not
-// fault; the world looks at the rights itself.
+// These are the rights of a node whose driver is explored. They do not change what memory allows: accesses do not
+// fault, and the world looks at the rights itself.
 #pragma once
 
 #include <csignal>

@@ -1,5 +1,5 @@
-// A random program without data races, for the tests of the page protocols' drivers. A Machine reads and writes words
-// of pages at a node, releases there, and acquires there if its protocol is lazy.
+// This is a random program without data races for the tests of the page protocols' drivers. A Machine reads and writes
+// words of pages at a node, releases there, and acquires there if its protocol is lazy.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ void run_phases(Machine& machine, unsigned nodes, unsigned processors, unsigned 
           const unsigned page = below(kPages), word = below(kWords);
           const unsigned owner = (page * 7 + word * 3 + phase * 5) % total;
           const uint64_t value = uint64_t{phase + 1} << 32 | p << 16 | i;
-          // Neighbouring words of one cache line, and of far ends of the page.
+          // The words are neighbours in one cache line, and at the far ends of the page.
           const uint64_t index = word % 2 == 0 ? word : machine.words_per_page() - 1 - word;
           if (owner == p) {
             machine.write(node, page, index, value);

@@ -1,5 +1,5 @@
-// Sequentially consistent pages: the driver and its transitions (coherence/sc) on small machines, in every order of
-// messages, of what threads do, and of the ends of holds: sc_driver_world.h says what a step is.
+// This explores the driver of sequentially consistent pages and its transitions (coherence/sc) on small machines, in
+// every order of messages, of what threads do, and of the ends of holds. sc_driver_world.h says what a step is.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -23,7 +23,7 @@ TEST_P(ScOrders, AreSequentiallyConsistent) {
               result.outcomes.size(), allowed.size());
   std::fflush(stdout);
   ASSERT_EQ(result.report.failure, "") << result.report.trace;
-  // Every order was tried: so all that a sequential memory can show has been seen.
+  // Every order was tried, so every outcome that a sequential memory can show has been seen.
   EXPECT_EQ(result.outcomes, allowed);
 }
 

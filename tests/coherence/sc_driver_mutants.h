@@ -1,6 +1,6 @@
-// Deliberate faults of sequentially consistent pages. The sources that the test of the mutants, and the command
-// `explore`, are built from are the product's own with these in them (sc_driver_mutants.cmake); where no fault is
-// chosen they do what the product does.
+// A mutant is a deliberate fault of sequentially consistent pages. The test of the mutants, and the command `explore`,
+// are built from the product's own sources with these faults in them (sc_driver_mutants.cmake). Where no mutant is
+// chosen, they do what the product does.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@ namespace multigrain::sc::explored {
 
 enum class Mutant : uint8_t {
   kNone,
-  // of transitions
-  kNoHold,              // what comes takes a page that a thread has just been granted
+  // These are faults of transitions,
+  kNoHold,              // a message takes a page that a thread has just been granted
   kReturningForgotten,  // a hold ends though a thread that was granted the page does not run yet
   kHoldsWhileAsking,    // a copy is held while a request of the node is out
   kAsksWhileToGo,       // a copy that is to go causes a request
   kNoAcknowledgements,  // a write is complete before the acknowledgements are there
-  kServedTooEarly,      // what is forwarded is served before the request is complete
+  kServedTooEarly,      // a forwarded request is served before the node's own request is complete
   kInvalidationLost,    // an invalidation that comes before the data is acknowledged, and forgotten
   kReadersForgotten,    // readers that wait when a write is complete are not granted the page
   kSupplierKeepsRight,  // the node that supplies a reader may still write
@@ -23,18 +23,18 @@ enum class Mutant : uint8_t {
   kClearsOneCopy,       // a page is cleared by the home though other nodes have copies
   kClearsWhileHeld,     // a page is cleared though threads have just been granted it
   kClearedReadable,     // a page is cleared, and the home's threads keep the right to it
-  // of the driver
+  // these of the driver,
   kDataBeforeRights,  // a page is sent, and then the right to write is taken
   kAckBeforeRights,   // an invalidation is acknowledged, and then rights are taken
   kMapsBeforeData,    // rights are given, and then the page is filled
-  kHoldNotAwaited,    // nobody is told that something waits for the end of a hold
+  kHoldNotAwaited,    // the service thread is not told that something waits for the end of a hold
   kListedTwice,       // a page is put into the list though it is there
   kWakesNobody,       // threads that wait are not woken
   kDiscardForgotten,  // a node that discards is not told how many pages are cleared later
-  // of runs, and of prefetching
-  kUnlikeInRun,         // what one page of a run asks for is done for all
+  // and these of runs, and of prefetching.
+  kUnlikeInRun,         // the actions of one page of a run are carried out for all its pages
   kUnlikeRightsInRun,   // the rights of one page of a run are taken for those of all
-  kRunUnlockedEarly,    // a run's pages are unlocked, and then what they ask for is done
+  kRunUnlockedEarly,    // a run's pages are unlocked, and then their actions are carried out
   kOnePageOfRun,        // only the first page of a run is fetched
   kOpensWhatIsNotHere,  // a prefetched page is mapped though it is not here
   kReaderNotGranted,    // a request for a reader that is expected to write grants the page to writers alone
@@ -43,7 +43,7 @@ enum class Mutant : uint8_t {
 };
 [[nodiscard]] const char* name(Mutant mutant);
 
-// The one that is tried.
+// This is the mutant that runs.
 inline Mutant g_mutant = Mutant::kNone;
 inline bool is(Mutant mutant) {
   return g_mutant == mutant;

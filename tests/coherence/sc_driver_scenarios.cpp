@@ -53,24 +53,24 @@ Scenario expecting_writes(Scenario scenario) {
 
 std::vector<Scenario> scenarios() {
   return {
-      // The litmus tests of two processors, each variable at home on either node.
+      // These are the litmus tests of two processors, with each variable at home on either node.
       machine("SB", 2, {0, 1}, {0, 1}, {{store(0, 1), load(1)}, {store(1, 1), load(0)}}),
       machine("SB, homes away", 2, {1, 0}, {0, 1}, {{store(0, 1), load(1)}, {store(1, 1), load(0)}}),
       machine("MP", 2, {0, 1}, {0, 1}, {{store(0, 1), store(1, 1)}, {load(1), load(0, 1)}}),
       machine("LB", 2, {0, 1}, {0, 1}, {{load(0), store(1, 1)}, {load(1), store(0, 1)}}),
       machine("coherence of reads", 2, {0}, {0, 1}, {{store(0, 1), store(0, 2)}, {load(0), load(0, 1)}}),
       machine("two words of a page", 2, {0}, {0, 1}, {{store(0, 1), load(0, 0, 1)}, {store(0, 1, 1), load(0)}}),
-      // Atomics.
+      // These use atomics.
       machine("tickets", 2, {0}, {0, 1}, {{add(0), add(0, 1)}, {add(0), add(0, 1)}}),
       machine("tickets of three nodes", 3, {0}, {0, 1, 2}, {{add(0)}, {add(0)}, {add(0)}}),
-      // A thread against one that takes the page again and again.
+      // A thread runs against one that takes the page again and again.
       machine("one store against five", 2, {0}, {0, 1},
               {{store(0, 9)}, {store(0, 1), store(0, 2), store(0, 3), store(0, 4), store(0, 5)}}),
       machine("one load against five stores", 2, {0}, {1, 0},
               {{load(0)}, {store(0, 1), store(0, 2), store(0, 3), store(0, 4), store(0, 5)}}),
-      // Instructions that need two pages, in opposite orders.
+      // These are instructions that need two pages, in opposite orders.
       machine("moves in opposite directions", 2, {0, 1}, {0, 1}, {{move(0, 1)}, {move(1, 0), store(1, 7)}}),
-      // Threads of one node.
+      // These are threads of one node.
       machine("a reader and a writer of one node", 2, {0}, {1, 1, 0}, {{load(0)}, {store(0, 1)}, {store(0, 2)}}),
       machine("MP with another reader", 2, {0, 0}, {0, 1, 1},
               {{store(0, 1), store(1, 1)}, {load(1), load(0, 1)}, {load(0)}}),
@@ -94,7 +94,7 @@ std::vector<Scenario> scenarios() {
               {{store(0, 1)}, {discard(0), load(0)}, {load(0)}}),
       machine("a discard and threads of the home", 2, {0}, {0, 0, 1},
               {{load(0), store(0, 1)}, {discard(0)}, {store(0, 2)}}),
-      // Prefetches of two pages together: by another node, by the home, by both, to read and to write.
+      // Two pages are prefetched together by another node, by the home, or by both, to read and to write.
       machine("two pages asked for to read", 2, {0, 0}, {1, 0},
               {{ask_to_read(0), load(0), load(1, 1)}, {store(1, 1), store(0, 1)}}),
       machine("two pages asked for to write", 2, {0, 0}, {1, 0},
@@ -112,7 +112,7 @@ std::vector<Scenario> scenarios() {
       machine("a thread asks for what another reads", 2, {0}, {1, 1, 0}, {{ask_to_write(0)}, {load(0)}, {store(0, 1)}}),
       machine("a discard of what was asked for", 2, {0, 0}, {1, 0},
               {{ask_to_read(0), load(1)}, {store(1, 1), discard(1)}}),
-      // Readers that get the only copy.
+      // These readers get the only copy.
       expecting_writes(machine("SB", 2, {0, 1}, {0, 1}, {{store(0, 1), load(1)}, {store(1, 1), load(0)}})),
       expecting_writes(machine("MP", 2, {0, 1}, {0, 1}, {{store(0, 1), store(1, 1)}, {load(1), load(0, 1)}})),
       expecting_writes(

@@ -1,4 +1,4 @@
-// Machines on which sequentially consistent pages are explored.
+// Sequentially consistent pages are explored on these machines.
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@ namespace multigrain::sc::explored {
 
 // Every order of these is tried in seconds.
 std::vector<Scenario> scenarios();
-// Minutes.
+// Exploring one of these takes minutes.
 std::vector<Scenario> long_scenarios();
 std::vector<Mutant> mutants();
 
-// Explores every order, and prints how many states there were. Returns what is wrong, with the steps that led there;
-// empty: every check held.
+// Explores every order, and prints how many states there were. Returns what is wrong, with the steps that led there, or
+// nothing if every check held.
 std::string explore(const Scenario& scenario);
 // Explores the machines one after the other until one refutes the mutant, and prints which. Returns the steps that led
-// there; empty: none does.
+// there, or nothing if no machine refutes it.
 std::string refute(Mutant mutant);
 
 }  // namespace multigrain::sc::explored

@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint32_t kLimit = 16;
 
-// Pages from + stride, from + 2 * stride and so on.
+// Returns the pages from + stride, from + 2 * stride and so on.
 std::set<int64_t> pages(const StreamPrefetcher::Prediction& prediction) {
   std::set<int64_t> all;
   for (int64_t i = 1; i <= int64_t{prediction.count}; ++i) all.insert(prediction.from + i * prediction.stride);
@@ -29,7 +29,7 @@ TEST(ScStreamPrefetcher, NothingIsAskedForBeforeAPageTurnsUpWhereItWasExpected) 
   EXPECT_EQ(fault(prefetcher, 102), (std::set<int64_t>{103, 104}));
 }
 
-// A thread that goes on faults on the first page of what came: each page is asked for once, and all are.
+// A thread that goes on faults on the first page of the last prefetch. Each page is asked for once, and all are.
 TEST(ScStreamPrefetcher, AThreadThatGoesOnHasEveryPageAskedForOnce) {
   StreamPrefetcher prefetcher;
   std::set<int64_t> asked;
@@ -74,7 +74,8 @@ TEST(ScStreamPrefetcher, AThreadThatJumpsAboutAsksForNothing) {
   }
 }
 
-// However the faults fall inside what was asked for, no more than twice the limit is in front of the thread.
+// Wherever the faults fall inside the pages that were asked for, no more than twice the limit is in front of the
+// thread.
 TEST(ScStreamPrefetcher, WhatIsInFrontOfAThreadIsBounded) {
   StreamPrefetcher prefetcher;
   int64_t last = 0;

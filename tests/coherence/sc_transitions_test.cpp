@@ -35,7 +35,7 @@ bool takes(Page& page, const Context& context, NodeId from, const PageMessage& m
   return on_message(page, context, from, message, actions);
 }
 
-// A node away from home that has been granted a copy to read, or to write.
+// Returns the page at a node away from home that has been granted a copy to read, or to write.
 Page with_copy(Access access) {
   Page page;
   Actions actions;
@@ -69,7 +69,7 @@ TEST(ScTransitions, TheOnlyCopyIsPrefetchedUnlessThePageIsHeldOrExclusive) {
   Page invalid;
   on_prefetch(invalid, kAway, Access::kWrite, actions);
   EXPECT_EQ(sent(actions), std::vector{MessageKind::kWrite});
-  // Once.
+  // The page is asked for only once.
   actions.clear();
   on_prefetch(invalid, kAway, Access::kWrite, actions);
   EXPECT_TRUE(actions.empty());

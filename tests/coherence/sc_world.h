@@ -1,8 +1,8 @@
-// The world of sc_driver_world.h: its nodes and threads, and what drivers stand on. There is one at a time, because
-// drivers and threads find it.
+// This is the world of sc_driver_world.h: its nodes and threads, and the ports on which drivers stand. There is only
+// one at a time, because drivers and threads find it by a global.
 //
-//   sc_driver_world.cpp   how the world is made, choices and their undoing, what ports and stops do
-//   sc_world_checks.cpp   what must hold, and which states are the same
+//   sc_driver_world.cpp   makes the world, takes and undoes choices, and has the ports and stops
+//   sc_world_checks.cpp   says what must hold, and which states are the same
 #pragma once
 
 #include <fmt/format.h>
@@ -41,7 +41,7 @@ inline World::Impl* g_world = nullptr;
 // A thread stops here before an access of what threads share.
 void stop_at(const void* address);
 
-// The insides of a driver. It may be looked at while a thread stands in the middle of it.
+// This shows the insides of a driver. It may be used while a thread stands in the middle of the driver.
 struct DriverState {
   Driver& driver;
 
@@ -199,16 +199,15 @@ struct Seen {
 struct ThreadState {
   enum class At : uint8_t { kStep, kLock, kGrant, kIdle, kEnd };
   At at = At::kEnd;
-  const void* address = nullptr;  // of the next access, or of the lock
-  bool goes_through =
-      false;  // it has done nothing yet since it began, or was woken: locks that are free do not stop it
-  bool hold_is_over = false;  // what the clock says while it has the lock
+  const void* address = nullptr;  // address of the next access, or of the lock
+  bool goes_through = false;  // since it began or was woken it has done nothing, so locks that are free do not stop it
+  bool hold_is_over = false;  // the clock's answer while it has the lock
   uint8_t pc = 0;
   std::array<uint64_t, kRegisters> registers{};
   // These members describe the fault that the thread is in.
   unsigned page = 0;
   bool is_write = false;
-  uint32_t grants = 0;  // kGrant: what they must not be any more
+  uint32_t grants = 0;  // kGrant: it waits until the grants differ from this
   // This counts how often its operation has faulted on a page since a hold has ended before the access was made.
   std::array<uint8_t, kMaxPages> faults{};
   std::vector<Seen> records;
@@ -222,7 +221,7 @@ struct Thread : exploring_driver::Fibre, ThreadState {
   enum class Role : uint8_t { kProcessor, kHandler, kService };
   Role role = Role::kProcessor;
   unsigned node = 0;
-  unsigned number = 0;  // of a processor, its program; of a handler, the node whose messages it handles
+  unsigned number = 0;  // number of a processor's program, or of the node whose messages a handler handles
   ProcessorProfile profile;
 };
 

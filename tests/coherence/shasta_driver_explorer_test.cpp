@@ -1,5 +1,5 @@
-// Shasta's driver (coherence/shasta/driver.cpp) on small machines, in every order of messages and of the accesses of
-// memory that threads share, first touches included; and on larger ones with a transition as one step:
+// This explores Shasta's driver (coherence/shasta/driver.cpp) on small machines, in every order of messages and of the
+// accesses of memory that threads share, first touches included, and on larger machines with a transition as one step.
 // shasta_driver_world.h says what a step is.
 #include <gtest/gtest.h>
 
@@ -26,8 +26,8 @@ TEST_P(ShastaDriverOrders, ShowWhatTheModelAllows) {
               result.outcomes.size(), allowed.size());
   std::fflush(stdout);
   ASSERT_EQ(result.report.failure, "") << result.report.trace;
-  // Every order was tried: so all that a sequential memory can show has been seen. (Of a batch not what only accesses
-  // one by one can show; under rc not what only other homes can show.)
+  // Every order was tried, so every outcome that a sequential memory can show has been seen. For a batch that excludes
+  // what only accesses one by one can show, and under rc what only other homes can show.
   if (GetParam().machine.model == Model::kSc && !has_batch(GetParam())) {
     EXPECT_EQ(result.outcomes, allowed);
   }
@@ -44,7 +44,7 @@ TEST_P(ShastaDriverTransitions, ShowWhatTheModelAllows) {
 
 class ShastaDriverLitmus : public testing::TestWithParam<Scenario> {};
 
-// Both ways: what the model forbids is never observed, and what it allows really can be.
+// This checks both ways: the outcomes that the model forbids are never observed, and those that it allows all are.
 TEST_P(ShastaDriverLitmus, ShowsExactlyWhatTheModelAllows) {
   EXPECT_EQ(check_litmus(GetParam()), "");
 }

@@ -1,4 +1,4 @@
-// Deliberate faults of what Shasta's driver stands on, where it is explored.
+// Where Shasta's driver is explored, what it stands on may have these deliberate faults.
 #pragma once
 
 #include <array>
@@ -6,7 +6,7 @@
 
 namespace multigrain::shasta::explored {
 
-// Deliberate faults of what the driver stands on, and of compiled checks; those of the driver itself are made in its
+// These are faults of what the driver stands on, and of compiled checks. Faults of the driver itself are made in its
 // source (shasta_driver_mutants.cmake), and have the numbers that follow.
 enum class Fault : uint8_t {
   kNone,
@@ -19,8 +19,8 @@ enum class Fault : uint8_t {
 };
 [[nodiscard]] const char* name(Fault fault);
 
-// Mutant::kTouchedBeforeLock: what the handler that has the lock of a node's driver has found before it took it. It
-// belongs to the node's memory.
+// Under Mutant::kTouchedBeforeLock this is what the handler that has the lock of a node's driver had found before it
+// took the lock. It belongs to the node's memory.
 enum class Found : uint8_t { kNothing, kTouched, kUntouched };
 inline std::array<Found, 8> found_touched{};
 

@@ -67,7 +67,7 @@ struct Adder {
 
 std::vector<Scenario> scenarios() {
   Adder add_one;
-  // First touches.
+  // These are about first touches.
   add_one("the home touches what another asks for", {0}, {0, 1}, {{load(x, 0)}, {load(x, 0)}}, kUntouched);
   add_one("the home touches and stores, another too", {0}, {0, 1}, {{store(x, 1), load(x1, 0)}, {store(x1, 2)}},
           kUntouched);
@@ -77,7 +77,7 @@ std::vector<Scenario> scenarios() {
   add_one("nodes claim a page", {0}, {0, 1}, {{store(x, 1), load(x1, 0)}, {store(x1, 2), load(x, 0)}}, kFirstTouch);
   add_one.one(Model::kSc, "a touch under a hazard that a handler waits for", {0, 0}, {0, 0, 1},
               {{batch(in(x, 0), in(x1, 1))}, {load(x, 0)}, {store(y, 2)}}, kUntouched | kSecondTouched | kHeld);
-  // Misses.
+  // These are about misses.
   add_one("two hops", {0}, {0, 1}, {{store(x, 1), store(x1, 2)}, {load(x, 0), load(x1, 1)}});
   add_one("ownership comes back", {1}, {0, 1}, {{add(x, 1, 0), add(x, 1, 1)}, {add(x, 2, 0), add(x, 2, 1)}});
   add_one("ownership goes round", {0}, {0, 1, 2}, {{add(x, 1, 0)}, {add(x, 2, 0)}, {add(x, 4, 0)}});

@@ -1,4 +1,4 @@
-// The machines on which Shasta's driver is explored.
+// Shasta's driver is explored on these machines.
 #pragma once
 
 #include <set>

@@ -1,4 +1,4 @@
-// The insides of Shasta's driver, for the world of shasta_driver_world.h.
+// The world of shasta_driver_world.h sees the insides of Shasta's driver through this.
 #pragma once
 
 #include <algorithm>
@@ -24,8 +24,8 @@ using programs::kMaxWords;
 inline constexpr unsigned kShift = 6;
 inline constexpr size_t kLineBytes = size_t{1} << kShift;
 inline constexpr unsigned kMaxNodes = 4;
-inline constexpr unsigned kHazards = 2;     // of a thread, that compiled checks use here
-inline constexpr size_t kKeptStores = 6;    // of a processor's queue
+inline constexpr unsigned kHazards = 2;     // hazards of a thread that compiled checks use here
+inline constexpr size_t kKeptStores = 6;    // stores of a processor's queue that are kept
 inline constexpr size_t kKeptDeferred = 8;  // messages that a node defers, and their payloads
 inline constexpr size_t kKeptRecords = kMaxBlocks + 1;
 inline constexpr uint64_t kReadable = MG_FINE_READABLE;
@@ -40,7 +40,7 @@ void add_piece(Pieces& pieces, T* first, size_t count = 1) {
       {static_cast<std::byte*>(static_cast<void*>(const_cast<std::remove_const_t<T>*>(first))), count * sizeof(T)});
 }
 
-// The insides of a driver. It may be looked at while a thread stands in the middle of it.
+// This shows the insides of a driver. It may be used while a thread stands in the middle of the driver.
 struct DriverState {
   Driver& driver;
 
@@ -53,7 +53,7 @@ struct DriverState {
   [[nodiscard]] const LinePage& page(unsigned block) const { return driver.pages_[PageId(block)]; }
   [[nodiscard]] const std::atomic<uint64_t>& outstanding() const { return driver.outstanding_; }
   [[nodiscard]] const std::atomic<uint64_t>& deferred() const { return driver.deferred_count_; }
-  // (D3) The first line of the block that the first deferred message is about, if hazards are in its way.
+  // Returns the first line of the block of the first deferred message, if hazards are in its way (D3).
   [[nodiscard]] std::optional<uint64_t> frozen() const {
     if (driver.frozen_ == 0 || driver.awaited_count_ == 0) return std::nullopt;
     return driver.frozen_ - 1;

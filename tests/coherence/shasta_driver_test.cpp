@@ -1,4 +1,4 @@
-// Shasta at work, with real threads, faults and messages (line_machine.h).
+// These test Shasta with real threads, faults and messages (line_machine.h).
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -40,7 +40,7 @@ Block inspect(CheckedProcessor& p, uint64_t offset) {
 
 TEST(ShastaDriver, ABlockGoesWhereItIsWanted) {
   Shasta machine(3);
-  // Ownership goes from the home for a hazard.
+  // An atomic addition takes the ownership from the home.
   a_line_goes_where_it_is_wanted(machine,
                                  [](CheckedProcessor& p, uint64_t offset, uint64_t value) { p.add(offset, value); });
   CheckedProcessor p(machine, 0);
@@ -105,7 +105,7 @@ TEST(ShastaDriver, BlocksOfAllSizesMoveAlone) {
     EXPECT_EQ(machine.word(0, 3 * kPage + at), at >= kPage / 384 * 384 ? kReadableWord : kInvalidWord) << at;
 }
 
-// The program's value may be the flag value.
+// A program may store a value that is the flag value.
 TEST(ShastaDriver, TheFlagValueIsAValueLikeAnyOther) {
   Shasta machine(2);
   CheckedProcessor p(machine, 0);
@@ -163,7 +163,7 @@ TEST(ShastaDriver, ManyBlocksAreBroughtTogether) {
   EXPECT_EQ(p.load(64), 2u);
 }
 
-// More threads miss than there are processors in the transitions at once.
+// More threads miss than the transitions have processors at once.
 TEST(ShastaDriver, ThreadsMayOutnumberTheProcessorsOfTransitions) {
   Shasta machine(2);
   constexpr unsigned kThreads = ProcessorSet::kCapacity + 16;
@@ -194,7 +194,7 @@ TEST(ShastaDriver, UnderReleaseConsistencyStoresRunOn) {
   }
   std::thread([&] {
     CheckedProcessor p(machine, 1);
-    // More than a queue holds.
+    // These are more stores than a queue holds.
     for (uint64_t i = 0; i < 64; ++i) {
       p.store(i * 64, 100 + i);
       p.store<uint32_t>(i * 64 + 12, 7);
@@ -342,7 +342,7 @@ TEST(ShastaDriver, AFirstTouchUnderAHazardWaitsForNoHandler) {
   takes.join();
 }
 
-// Sleeps, and is not about to do something else.
+// Returns when the thread sleeps, and is not about to do something else.
 void wait_until_asleep(pid_t thread) {
   const std::string path = "/proc/self/task/" + std::to_string(thread) + "/stat";
   for (char state = 0; state != 'S';) {
@@ -354,8 +354,8 @@ void wait_until_asleep(pid_t thread) {
   }
 }
 
-// A processor of the transitions may become free without its thread: when the last store that the thread has left
-// queued is made. A thread that waits for one is told.
+// A processor of the transitions may become free without its thread, when the last store that the thread has left
+// queued is made. A thread that waits for a processor is told.
 TEST(ShastaDriver, AThreadGetsTheProcessorThatStoresOfAnotherHaveUsed) {
   Shasta machine(2, 6, Model::kRc);
   CheckedProcessor home(machine, 0);
@@ -390,7 +390,7 @@ TEST(ShastaDriver, AThreadGetsTheProcessorThatStoresOfAnotherHaveUsed) {
   for (unsigned t = 0; t < kThreads; ++t) EXPECT_EQ(home.load(t * 64), t + 1);
 }
 
-// A signal handler with loops and atomics may interrupt whatever a poll handles: then its polls and fences do nothing.
+// A signal handler with loops and atomics may interrupt whatever a poll handles. Then its polls and fences do nothing.
 TEST(ShastaDriver, APollInsideAPollDoesNothing) {
   Shasta machine(2);
   CheckedProcessor p(machine, 0);
@@ -421,7 +421,7 @@ TEST(ShastaDriver, APollInsideAPollDoesNothing) {
   send();
   while (!handled) {
     p.driver().poll();
-    // The service thread was first.
+    // The service thread has handled the message first.
     if (is_elsewhere.exchange(false)) send();
   }
   static ProcessorProfile nobody;

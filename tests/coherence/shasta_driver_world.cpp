@@ -135,7 +135,7 @@ void World::start() {
       if ((world.scenario.touched >> b & 1) == 0) continue;
       MG_CHECK(world.nodes[n].driver->on_fault(PageId(b), true));
       if (!world.scenario.machine.warm) continue;
-      // A copy everywhere.
+      // Every node has a copy.
       const auto home = static_cast<uint64_t>(world.scenario.machine.homes[b]);
       const uint64_t everybody = (uint64_t{1} << world.node_count()) - 1;
       std::memset(world.nodes[n].memory->region().alias(PageId(b)), 0, world.scenario.lines * kLineBytes);
@@ -157,8 +157,7 @@ void World::start() {
   }
 }
 
-// A choice changes nothing but the memory of the node whose thread goes on, that thread, and what is on its way from
-// there.
+// A choice changes only the memory of the node whose thread goes on, that thread, and the messages that it has sent.
 struct World::Kept {
   Choice choice = 0;
   ThreadState thread;
@@ -168,7 +167,7 @@ struct World::Kept {
   std::vector<std::pair<std::span<std::byte>, std::array<std::byte, sizeof(uint64_t)>>> targets;
   bool service_wanted = false;
   size_t epochs = 0;
-  Packet taken{};                        // of a handler that begins
+  Packet taken{};                        // the message of a handler that begins
   std::array<size_t, kMaxNodes> sent{};  // how many messages were on their way to each node
 };
 

@@ -1,5 +1,5 @@
-// Compiled checks as docs/internals/fine-grain.md has them, and faults, in the world of shasta_world.h; and the threads
-// that go through them.
+// This has compiled checks as docs/internals/fine-grain.md describes them, and faults, in the world of shasta_world.h,
+// and the threads that go through them.
 #include <array>
 #include <atomic>
 #include <span>
@@ -57,7 +57,7 @@ uint64_t* World::Impl::touch(unsigned node, const Access& access) {
   else
     fault_in(node, access.block);
   uint64_t* const at = frame(node, access.block, access.word);
-  // Between a check and its access, which does not depend on how the check came to pass.
+  // This is the place between a check and its access, which does not depend on how the check passed.
   if (scenario.whole_transitions && has_hazard(*running)) {
     running->records.clear();
     stop(Thread::At::kStep, at);

@@ -20,9 +20,9 @@ enum class OpType : uint8_t {
   kLoad,
   kStore,
   kFence,
-  kAdd,  // atomic, in a hazard: register = old value, word = old + value
+  kAdd,  // atomic, under a hazard: register = old value, word = old + value
   kPrefetch,
-  kBatch,  // two accesses under hazards, or one after the other if the blocks do not stay
+  kBatch,  // two accesses under hazards, or one after the other if a block is taken away
 };
 
 struct Access {
@@ -35,30 +35,30 @@ struct Access {
 struct Op {
   OpType type = OpType::kLoad;
   Access first;
-  Access second;  // of a batch
+  Access second;  // the second access of a batch
 };
 using Program = std::vector<Op>;
 
-// Registers of all processors, then the final contents of every word.
+// An outcome has the registers of all processors, and then the final contents of every word.
 using Outcome = std::vector<Value>;
 using Outcomes = std::set<Outcome>;
 
 struct Machine {
   Model model = Model::kSc;
   unsigned nodes = 3;
-  std::vector<unsigned> homes;       // of each block
-  std::vector<unsigned> processors;  // of each processor, its node, ascending
+  std::vector<unsigned> homes;       // the home of each block
+  std::vector<unsigned> processors;  // the node of each processor, ascending
   std::vector<Program> programs;
   bool warm = false;  // at first every node has a shared copy of every block
 };
 
-// Every outcome that the memory model itself allows the programs: an interleaving (sc), store buffers a block and a
-// level of stores that only their node sees (rc).
+// Returns every outcome that the memory model itself allows the programs. Under sc the model is an interleaving; under
+// rc it has a store buffer for each block, and a level of stores that only their node sees.
 [[nodiscard]] Outcomes reference(const Machine& machine);
 
 // --- How the programs of machines are written down
 
-// Words of the first block and of the second.
+// These are words of the first block and of the second.
 inline constexpr Access x{.block = 0};
 inline constexpr Access y{.block = 1};
 inline constexpr Access x1{.block = 0, .word = 1};
@@ -66,7 +66,7 @@ inline constexpr Access x1{.block = 0, .word = 1};
 inline Access at(unsigned block, unsigned word = 0) {
   return {.block = static_cast<uint8_t>(block), .word = static_cast<uint8_t>(word)};
 }
-// Accesses of a batch: a load into a register, and a store of a value.
+// These make the accesses of a batch: a load into a register, and a store of a value.
 inline Access in(Access a, unsigned reg) {
   a.reg = static_cast<uint8_t>(reg);
   return a;

@@ -1,4 +1,5 @@
-// The memory models by themselves, without blocks that move: what outcomes they allow a machine's programs.
+// This has the memory models by themselves, without blocks that move: the outcomes that they allow a machine's
+// programs.
 #include <deque>
 #include <unordered_set>
 

@@ -1,4 +1,4 @@
-// The machines on which Shasta's driver is explored with a transition as one step, and the programs whose outcomes are
+// Shasta's driver is explored on these machines with a transition as one step. The outcomes of some programs are
 // compared with all that a memory model allows.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -83,7 +83,7 @@ std::vector<Scenario> transition_scenarios(bool with_long) {
   return all;
 }
 
-// Homes are tried everywhere: placements().
+// placements() tries every placement of the homes.
 std::vector<Scenario> litmus(bool with_long) {
   std::vector<Scenario> all;
   for (const Model m : kModels) {

@@ -1,5 +1,5 @@
-// The parts of the transitions of Shasta that the explorations use only a little of, and messages that cannot have been
-// sent.
+// These test the parts of Shasta's transitions that the explorations use only a little of, and messages that cannot
+// have been sent.
 #include <gtest/gtest.h>
 
 #include "coherence/shasta/transitions.h"

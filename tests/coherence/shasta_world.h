@@ -1,11 +1,11 @@
-// The world of shasta_driver_world.h: its nodes and threads, and what drivers stand on. There is one at a time, because
-// drivers and threads find it.
+// This is the world of shasta_driver_world.h: its nodes and threads, and the ports on which drivers stand. There is
+// only one at a time, because drivers and threads find it by a global.
 //
-//   shasta_driver_world.cpp      how the world is made, choices and their undoing
-//   shasta_world_threads.cpp     where threads stop, and what ports do
-//   shasta_imitated_checks.cpp   compiled checks and faults, as processors of the programs go through them
-//   shasta_world_checks.cpp      what must hold, and which states are the same
-//   shasta_driver_state.h        the insides of the driver
+//   shasta_driver_world.cpp      makes the world, and takes and undoes choices
+//   shasta_world_threads.cpp     says where threads stop, and has the ports
+//   shasta_imitated_checks.cpp   has compiled checks and faults, as processors of the programs go through them
+//   shasta_world_checks.cpp      says what must hold, and which states are the same
+//   shasta_driver_state.h        shows the insides of the driver
 #pragma once
 
 #include <array>
@@ -39,10 +39,10 @@ using programs::OpType;
 inline World::Impl* g_world = nullptr;
 
 void stop_at(const void* address, size_t bytes);
-// Waits for the answer, which changes `known`. False: the node is the arbiter, or nothing runs yet.
+// Waits for the answer, which changes `known`. Returns false if the node is the arbiter, or if nothing runs yet.
 bool ask_for_home(NodeId asker, PageId page, const uint64_t& known);
 
-// Messages beside Shasta's: word[0] is a page.
+// These are messages beside Shasta's own. word[0] is a page.
 enum Beside : MessageType {
   kPageRequest = message_range::kTest,
   kPageAnswer,
@@ -80,7 +80,7 @@ class Homes final : public HomeDirectory {
     return NodeId(static_cast<uint16_t>(known_[page.value] - 1));
   }
   void forget() { known_ = {}; }
-  // The arbiter's side, and the asker's, of a claim by message.
+  // These are the arbiter's side, and the asker's, of a claim by message.
   uint64_t claim_for(NodeId asker, PageId page) {
     stop_at(&claimed_[page.value], sizeof(uint64_t));
     if (claimed_[page.value] == 0) claimed_[page.value] = asker.value + 1u;
@@ -100,7 +100,7 @@ class Homes final : public HomeDirectory {
   std::array<uint64_t, kMaxBlocks> known_{};
 };
 
-// Pages are granted for good.
+// A page that is granted stays granted.
 class Grants final : public exploring_driver::PageRights {
  public:
   [[nodiscard]] uint64_t& granted(unsigned block) { return granted_[block]; }
@@ -125,7 +125,7 @@ struct Packet {
   [[nodiscard]] std::span<const std::byte> payload() const { return {bytes.data(), size}; }
 };
 
-// Keeps messages for the world; a thread that waits for one stops.
+// Keeps messages for the world. A thread that waits for a message stops.
 class LinkFabric final : public ForwardingFabric {
  public:
   explicit LinkFabric(Fabric& sim) : ForwardingFabric(sim) {}
@@ -161,7 +161,7 @@ struct NodeOf {
   std::unique_ptr<Driver> driver;
   bool service_wanted = false;
   std::array<std::deque<Packet>, kMaxNodes> from;
-  Pieces pieces;  // its memory, without messages
+  Pieces pieces;  // the node's memory, without messages
 };
 
 struct Seen {
@@ -174,13 +174,13 @@ struct ThreadState {
   enum class At : uint8_t { kStep, kLock, kChange, kMessage, kAnswer, kIdle, kEnd };
   unsigned inside = 0, elsewhere = 0;
   At at = At::kEnd;
-  const void* address = nullptr;  // of the next access, or of the lock
-  uint64_t seen = 0;              // kChange: what it must not be any more
+  const void* address = nullptr;  // address of the next access, or of the lock
+  uint64_t seen = 0;              // kChange: it waits until the word differs from this
   uint8_t pc = 0;
-  uint8_t place = 0;  // in a batch
+  uint8_t place = 0;  // its place in a batch
   std::array<programs::Value, kMaxRegisters> registers{};
   std::vector<Seen> records;
-  size_t locked_at = kNotLocked;  // what it has seen before it took the driver's lock
+  size_t locked_at = kNotLocked;  // how much it had seen before it took the driver's lock
   bool keeps = false;             // a batch
   Packet packet;                  // being handled
   static constexpr size_t kNotLocked = ~size_t{0};
@@ -208,7 +208,7 @@ struct World::Impl {
   // had, in order.
   std::array<std::array<uint64_t, kMaxBlocks>, kMaxNodes> cached{};
   mutable std::array<std::vector<uint64_t>, kMaxNodes> epoch;
-  // Pages of the page protocol that are at a node.
+  // These are the pages of the page protocol that are at a node.
   std::array<std::array<uint64_t, kMaxBlocks>, kMaxNodes> arrived{};
   Thread* running = nullptr;
   bool has_stopped = false;  // the driver has ended the run
@@ -283,7 +283,7 @@ struct World::Impl {
   void come_to_next_place() const;
   // Does what __multigrain_batch_begin() does, with two attempts.
   void batch(unsigned node, const Op& op);
-  // A piece of a loop under a loop hazard.
+  // Runs a piece of a loop under a loop hazard.
   void held(unsigned node, const Op& op);
   void execute(const Op& op);
   void operation_over();
@@ -310,13 +310,14 @@ struct World::Impl {
       });
     }
   }
-  // Between transitions. A thread between a check and its access has the right that the check has found.
+  // Holds between transitions: a thread between a check and its access has the right that the check has found.
   [[nodiscard]] std::string check_hazards(unsigned number) const;
-  // Between transitions: (S5), and what is there of a block that is exclusive.
+  // Holds between transitions: (S5), and what must hold of the data of a block that is exclusive.
   [[nodiscard]] std::string check_requests(unsigned number) const;
 
   // --- Choices
-  // The lock that is there.
+
+  // Returns whether the lock at the address is free.
   [[nodiscard]] static bool is_free(const void* address);
   // Returns in how many ways the thread may go on: more than one if there are several messages, of which it may take
   // any.

@@ -140,7 +140,7 @@ std::string World::check_end() const {
     unsigned home = kMaxNodes;
     for (unsigned n = 0; n < impl_->node_count(); ++n)
       if (impl_->state(n).page(b).home_plus_one.load() == n + 1) home = n;
-    if (home == kMaxNodes) continue;  // nobody has used it
+    if (home == kMaxNodes) continue;  // no node has used it
     const Block entry = impl_->state(home).block(b);
     const NodeSet have = entry.sharers;
     if (have.empty()) return fmt::format("nobody has block {}", b);
@@ -157,7 +157,7 @@ std::string World::check_end() const {
       const uint64_t should = !touched || !has ? 0 : have.size() == 1 ? kExclusive : kReadable;
       for (unsigned l = 0; l < impl_->scenario.lines; ++l) {
         const uint64_t word = impl_->table_word(n, b * (kPage >> kShift) + l).load() & kExclusive;
-        // Words of the home that it touched under a hazard are published later.
+        // The home publishes words later that it touched under a hazard.
         if (word == should || (n == home && word == 0 && impl_->scenario.held)) continue;
         return fmt::format("the word of block {} line {} at node {} has the rights {} and not {}", b, l, n, word,
                            should);

@@ -12,7 +12,7 @@ import unittest
 
 TOOL = pathlib.Path(__file__).resolve().parents[2] / "tools" / "dev" / "guest-conformance"
 
-# A prefix that runs the program as it is, except that it says in HOSTED that it does.
+# This prefix runs the program as it is, except that it says in HOSTED that it does.
 HOST = '#!/bin/sh\nHOSTED=yes exec "$@"\n'
 
 

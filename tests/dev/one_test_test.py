@@ -11,7 +11,7 @@ import unittest
 
 TOOL = pathlib.Path(__file__).resolve().parents[2] / "tools" / "dev" / "test"
 
-# Prints what it was asked for; fails with odd seeds if it is asked for the case Fails.
+# Prints the cases that it was asked for. Fails with odd seeds if it is asked for the case Fails.
 PROGRAM = """#!/bin/sh
 echo "arguments: $*, seed $MULTIGRAIN_TEST_SEED, variable $OF_CTEST"
 case "$*" in *Fails*) exit $((MULTIGRAIN_TEST_SEED % 2)) ;; esac

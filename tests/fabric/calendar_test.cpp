@@ -14,7 +14,7 @@ TEST(CalendarTest, RequestsInOrderQueue) {
   EXPECT_EQ(calendar.reserve(100, 10), 100u);
   EXPECT_EQ(calendar.reserve(105, 10), 110u);
   EXPECT_EQ(calendar.reserve(200, 10), 200u);
-  // The first two are one interval.
+  // The first two reservations are one interval.
   EXPECT_EQ(calendar.intervals(), 2u);
 }
 
@@ -36,7 +36,7 @@ TEST(CalendarTest, NothingTakesNoTime) {
   EXPECT_EQ(calendar.intervals(), 1u);
 }
 
-// Against a table of moments.
+// Compares the calendar with a table of moments.
 TEST(CalendarTest, RandomReservationsNeverOverlapAndTakeTheFirstGap) {
   std::mt19937 random(7);
   for (int round = 0; round < 300; ++round) {

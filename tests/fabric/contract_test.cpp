@@ -70,12 +70,12 @@ class SimWorld : public World {
   SimNetwork network_;
 };
 
-// Two nodes over UCX. A thread lets both make progress, which is what the service thread of a node would do for remote
-// operations; messages are handled by pump() alone.
+// These are two nodes over UCX. A thread lets both make progress, which is what the service thread of a node would do
+// for remote operations; only pump() handles messages.
 class UcxWorld : public World {
  public:
   explicit UcxWorld(const NetworkModel& model) : job_(2, kFrames) {
-    // A forked child would lack the threads, and may find locks of theirs taken.
+    // A forked child would lack the threads, and might find locks that they have taken.
     ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
     std::thread other([this] { ucx_[1] = job_.join(1); });
     ucx_[0] = job_.join(0);
@@ -98,7 +98,7 @@ class UcxWorld : public World {
     helper_.join();
   }
   Fabric& node(unsigned n) override { return *nodes_[n]; }
-  // Whatever was sent before a marker has been handled when the marker is.
+  // Every message that was sent before a marker has been handled when the marker is.
   void pump() override {
     const unsigned before[2] = {markers_[0], markers_[1]};
     for (uint16_t n = 0; n < 2; ++n)
@@ -203,7 +203,7 @@ TEST_P(FabricContract, HandlersMaySendAndAnswersComeBack) {
   const std::vector<std::byte> payload(500, std::byte{9});
   for (unsigned i = 0; i < 20; ++i)
     a_.send(NodeId(1), {.type = kType, .word = {i}}, payload, {}, SendContext::kOrdinary);
-  // The answers are sent while b is pumped, after a was.
+  // The answers were sent while node b was pumped, after node a was.
   world_->pump();
   while (echo.answers.headers.size() < 20) {
     const size_t before = echo.answers.headers.size();
@@ -226,7 +226,7 @@ TEST_P(FabricContract, ABatchKeepsTheOrderAndKeepsNothing) {
   for (unsigned batches = 0; batches < 5; ++batches) {
     {
       const MessageBatch batch(a_);
-      const MessageBatch inner(a_);  // they nest
+      const MessageBatch inner(a_);  // batches nest
       // These are more than one coalescing buffer of them, and less than the credits, since no thread polls meanwhile.
       for (unsigned i = 0; i < 150 + batches; ++i, ++sent) {
         const std::vector<std::byte> payload(lengths[sent % std::size(lengths)], static_cast<std::byte>(sent));
@@ -245,7 +245,7 @@ TEST_P(FabricContract, ABatchKeepsTheOrderAndKeepsNothing) {
     ASSERT_EQ(received.headers[i].word[0], i);
     ASSERT_EQ(received.payloads[i], std::vector<std::byte>(lengths[i % std::size(lengths)], static_cast<std::byte>(i)));
   }
-  // Outside of a batch, and a batch that ends without a message.
+  // One message is sent outside of a batch, and one batch ends without a message.
   a_.send(NodeId(1), {.type = kType, .word = {sent}}, SendContext::kOrdinary);
   {
     const MessageBatch nothing(a_);
@@ -292,14 +292,14 @@ TEST_P(FabricContract, PutAndGetReachEveryNodesSegments) {
   b_.wait(get);
   EXPECT_TRUE(b_.is_complete(get));
   EXPECT_EQ(back, data);
-  a_.put(NodeId(1), SegmentId::kFrames, kFrames, {});  // nothing, at the very end, is in range
+  a_.put(NodeId(1), SegmentId::kFrames, kFrames, {});  // an empty range at the very end is in range
 }
 
 // Every piece reaches its place, and no byte beside the pieces changes: on this node and another, in both segments;
 // with few bytes and with more than one message holds; at any place, in any order; with other operations under way.
 TEST_P(FabricContract, PiecesReachTheirPlacesAndNothingElse) {
   std::mt19937_64 random(7);
-  constexpr uint64_t kBegin = 4096 - 13, kRange = 300'000;  // of the words, what is free for tests
+  constexpr uint64_t kBegin = 4096 - 13, kRange = 300'000;  // in kWords, the part that is free for tests
   for (const SegmentId segment : {SegmentId::kFrames, SegmentId::kWords}) {
     for (const NodeId to : {NodeId(1), NodeId(0)}) {
       const bool words = segment == SegmentId::kWords;
@@ -322,7 +322,7 @@ TEST_P(FabricContract, PiecesReachTheirPlacesAndNothingElse) {
           const uint64_t end = at + (range - at) / (round % 10 == 9 ? 1 : 3);
           const uint64_t first = at;
           while (true) {
-            const uint64_t length = random() % (longest + 1);  // also none
+            const uint64_t length = random() % (longest + 1);  // may be 0
             if (at + length > end) break;
             put.pieces.push_back({&put.bytes[at], static_cast<uint32_t>(at - first), static_cast<uint32_t>(length)});
             std::copy_n(&put.bytes[at], length, &expected[at]);
@@ -332,7 +332,7 @@ TEST_P(FabricContract, PiecesReachTheirPlacesAndNothingElse) {
           at = std::min(at, end);
           std::shuffle(put.pieces.begin(), put.pieces.end(), random);
           put.completion = a_.start_put_pieces(to, segment, begin + first, put.pieces);
-          std::fill(put.pieces.begin(), put.pieces.end(), Piece{});  // the span need not stay
+          std::fill(put.pieces.begin(), put.pieces.end(), Piece{});  // the span need not outlive the call
         }
         for (Put& put : puts) {
           a_.wait(put.completion);
@@ -349,7 +349,7 @@ TEST_P(FabricContract, PiecesReachTheirPlacesAndNothingElse) {
   a_.wait(a_.start_put_pieces(NodeId(1), SegmentId::kFrames, kFrames, {&nothing, 1}));
 }
 
-// Many at once: more than a fabric has room for.
+// These are more scattered puts at once than a fabric has room for.
 TEST_P(FabricContract, ManyScatteredPutsMayBeUnderWay) {
   constexpr unsigned kMany = 3000;
   std::vector<std::array<std::byte, 2>> bytes(kMany);
@@ -406,8 +406,8 @@ TEST_P(FabricContract, AtomicsReturnTheOldValue) {
   }
 }
 
-// What one thread writes behind an atomic, the other finds behind its own: it takes a lock, and reads behind it, in one
-// round trip. Two gets that follow each other read in that order.
+// What one thread writes behind an atomic, the other finds behind its own: a lock is taken and the data behind it read
+// in one round trip. Two gets that follow each other read in that order.
 TEST_P(FabricContract, AGetAfterAnAtomicReadsBehindIt) {
   if (std::string(GetParam().name) == "Sim") GTEST_SKIP() << "the simulated network runs on one thread";
 #if defined(MULTIGRAIN_UNDER_TSAN)
@@ -454,8 +454,8 @@ TEST_P(FabricContract, AGetAfterAnAtomicReadsBehindIt) {
   owner.join();
 }
 
-// While one thread copies, the other uses the words that the copy covers wholly: each is one of two values, however the
-// copy lies in memory, and wherever its own bytes are.
+// While one thread copies, the other uses the words that lie wholly in the copied range: each word must be one of two
+// values, wherever the range and the thread's own bytes begin.
 TEST_P(FabricContract, AWordIsNeverSeenInPart) {
   if (std::string(GetParam().name) == "Sim") GTEST_SKIP() << "the simulated network runs on one thread";
   constexpr uint64_t kAt = 65536;

@@ -1,4 +1,4 @@
-// Frames as they come over a stream: whole, cut anywhere, and damaged; and the wire-up that is made of them.
+// These test frames as they come over a stream: whole, cut anywhere, and damaged; and the wire-up that is made of them.
 #include "fabric/wireup/frames.h"
 
 #include <fcntl.h>
@@ -169,7 +169,7 @@ TEST(FrameStream, KeepsWhatCannotBeWrittenYet) {
   EXPECT_FALSE(one.receive());
 }
 
-// A launcher of two nodes of which the test is one.
+// This is a launcher of two nodes, of which the test is one.
 class WireupTest : public testing::Test {
  protected:
   WireupTest() : launcher_(pair_.ends[0], pair_.ends[0]) {}

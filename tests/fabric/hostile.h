@@ -82,7 +82,7 @@ class HostileFabric final : public Fabric {
   std::array<std::pair<MessageHandler, void*>, 256> handlers_{};
 };
 
-// Numbers that code gets wrong: small ones, powers of two and their neighbours, the largest, and any.
+// Returns numbers that code gets wrong: small ones, powers of two and their neighbours, the largest, and any.
 inline uint64_t odd_number(std::mt19937_64& random) {
   switch (random() % 6) {
     case 0:
@@ -119,8 +119,8 @@ inline void damage(MessageHeader& header, std::mt19937_64& random) {
 }
 
 struct HostileCounts {
-  unsigned accepted = 0;  // trials whose every message was
-  unsigned ended = 0;     // trials that the run's end cut short
+  unsigned accepted = 0;  // trials all of whose messages were accepted
+  unsigned ended = 0;     // trials that ended the run
 };
 
 // Runs `trial(random)` in a child, once for each seed from 1 on.

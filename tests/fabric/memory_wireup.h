@@ -1,4 +1,4 @@
-// A wire-up between nodes that are threads of one process, or that inherited the same shared memory: for tests.
+// This is a wire-up for tests, between nodes that are threads of one process, or that inherited the same shared memory.
 #pragma once
 
 #include <sys/mman.h>

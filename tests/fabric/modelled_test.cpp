@@ -42,7 +42,7 @@ TEST_F(ModelledTest, MessagesQueueForTheLink) {
   EXPECT_GE(times[0], before + kFirst);
   EXPECT_LE(times[0], after + kFirst);
   EXPECT_EQ(times[1], times[0] + 7'000'000'000'000);
-  // Another destination, the same link; the slice counts.
+  // This goes to another destination over the same link; the slice counts.
   EXPECT_EQ(times[2], times[1] + 7'000'000'000'000 + 3000ull * 1'000'000'000);
   const auto counters = fabric.counters();
   EXPECT_EQ(counters.messages, 3u);

@@ -1,4 +1,5 @@
-// The ring alone: both ends in one thread, so that every position of the wrap and of stale payload comes up.
+// These test the ring alone. Both ends are in one thread, so that every position of the wrap and of stale payload
+// occurs.
 #include "fabric/shm/ring.h"
 
 #include <gtest/gtest.h>
@@ -57,7 +58,8 @@ TEST_F(RingTest, RandomSizesComeOutWholeAndInOrder) {
   size_t full = 0;
   for (int step = 0; step < effort(40'000, 10'000); ++step) {
     if (random() % 2 == 0) {
-      // Mostly short, some long, now and then the longest; the fill is never 0, so stale payload looks like a record.
+      // Most payloads are short, some are long, and now and then one is the longest. The fill is never 0, so stale
+      // payload looks like a record.
       const uint64_t pick = random() % 100;
       const size_t length = pick < 60 ? random() % 200 : pick < 98 ? random() % 9000 : Fabric::kMaxPayload;
       const auto fill = static_cast<std::byte>(1 + random() % 255);
@@ -91,8 +93,8 @@ TEST_F(RingTest, TheLongestRecordFitsAtEveryPositionOfAnEmptyRing) {
     ASSERT_NE(consumer_.front(), nullptr);
     consumer_.pop();
     ASSERT_EQ(consumer_.front(), nullptr);
-    // Move on by one line (with a sanitizer some) beyond where this started: fill up to there with the shortest
-    // records.
+    // This moves on by one line (with a sanitizer some lines) beyond the start of this round, by filling up to there
+    // with the shortest records.
     const size_t target = (line + effort(1u, 4u)) * kRecordAlign % kMinRingBytes;
     while (static_cast<size_t>(producer_.next() - bytes()) != target) {
       ASSERT_TRUE(push(2, 0, std::byte{}));

@@ -1,4 +1,4 @@
-// A job on this machine for tests: all nodes in the test's process, or each in a forked child.
+// This is a job on this machine for tests: all nodes are in the test's process, or each is in a forked child.
 //
 // In one process the nodes share one mapping of the job memory, so that the thread sanitizer, which goes by address,
 // sees both ends of every ring and doorbell.
@@ -39,7 +39,7 @@ class ShmJob {
   ShmJob(const ShmJob&) = delete;
   ShmJob& operator=(const ShmJob&) = delete;
 
-  // A node in this process (on the common mapping), or in a forked child.
+  // Makes a node in this process (on the common mapping), or in a forked child.
   [[nodiscard]] std::unique_ptr<ShmFabric> attach(unsigned node) const {
     Result<std::unique_ptr<ShmFabric>> fabric =
         ShmFabric::attach(memory_->borrow(), NodeId(static_cast<uint16_t>(node)), frames_, frames_bytes_);

@@ -1,4 +1,4 @@
-// Nodes as they are in a run: forked processes that share nothing but the descriptors.
+// These test nodes as they are in a run: forked processes that share nothing but the descriptors.
 //
 // Every child kills itself after a minute, so that a lost wake-up is a failed test and not a test that hangs.
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ pid_t start(const std::function<int()>& body) {
   _exit(body());
 }
 
-// Exit status, or 1000 + the signal that ended it.
+// Returns the exit status, or 1000 + the signal that ended the child.
 int finish(pid_t child) {
   int status = 0;
   waitpid(child, &status, 0);
@@ -73,7 +73,7 @@ TEST(ShmProcesses, AtomicsOfAllNodesAddUp) {
         for (uint64_t i = 0; i < kRounds; ++i) {
           const NodeId at(static_cast<uint16_t>(i % kNodes));
           fabric.fetch_add(at, SegmentId::kFrames, 4096, 1);
-          // A lock by compare-and-swap around an increment that is not atomic.
+          // This is a lock by compare-and-swap around an increment that is not atomic.
           if (i % 16 == 0) {
             while (fabric.compare_and_swap(NodeId(1), SegmentId::kWords, 64, 0, 1) != 0) std::this_thread::yield();
             uint64_t value = 0;
@@ -144,7 +144,7 @@ TEST(ShmProcesses, APutIsThereWhenALaterMessageIsHandled) {
         struct Context {
           ShmFabric* fabric;
           uint64_t handled = 0;
-          uint64_t peer_handled = 0;  // of ours, as far as it has told
+          uint64_t peer_handled = 0;  // how many of our messages the peer says that it has handled
           bool wrong = false;
         } context{&fabric};
         fabric.set_handler(
@@ -218,7 +218,7 @@ TEST(ShmProcesses, SleepingNodesAnswerEveryTime) {
       while (!context.over.load()) fabric.serve();
     });
     meet(fabric, 1);
-    // Both ask and both answer, each mostly asleep.
+    // Both nodes ask and answer, and each is mostly asleep.
     std::mt19937 random(fabric.self().value);
     const NodeId peer(static_cast<uint16_t>(1 - fabric.self().value));
     for (uint64_t i = 1; i <= kRounds; ++i) {

@@ -1,4 +1,4 @@
-// Rings and doorbells with every node in one process, so that the thread sanitizer sees both ends.
+// These test rings and doorbells with every node in one process, so that the thread sanitizer sees both ends.
 //
 // A wake-up that is lost shows as a test that stops: the watchdog ends it with the name of the test.
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ class Watchdog {
   std::thread thread_;
 };
 
-// A node's service thread.
+// This is a node's service thread.
 class Service {
  public:
   explicit Service(ShmFabric& fabric)
@@ -86,7 +86,7 @@ constexpr unsigned kSlower = 1;
 // Checks, from one source, that every thread's messages come in order and whole, and that handlers never overlap.
 struct OrderCheck {
   static constexpr unsigned kThreads = 4;
-  std::array<uint64_t, kThreads> next{};  // not atomic: the sanitizer then checks that handlers are ordered
+  std::array<uint64_t, kThreads> next{};  // not atomic, so that the sanitizer checks that handlers are ordered
   std::atomic<int> inside{0};
   std::atomic<uint64_t> handled{0};
   std::atomic<uint64_t> wrong{0};
@@ -204,7 +204,7 @@ TEST_F(ShmThreads, WhatOverflowsGoesOutInOrderByTheServiceThreadAlone) {
 }
 
 TEST_F(ShmThreads, HandlersThatFloodEachOtherLoseNothing) {
-  // A message of depth d is answered by two of depth d-1, and so on: 2^(d+1) - 1 in all, from handlers only.
+  // A message of depth d is answered by two of depth d-1, and so on. Handlers alone send 2^(d+1) - 1 messages in all.
   constexpr uint64_t kDepth = kSlower == 1 ? 14 : 10;
   const ShmJob job(2);
   struct Node {
@@ -308,7 +308,7 @@ TEST_F(ShmThreads, NoSleeperMissesAMessage) {
   for (const Pinger& pinger : pingers) EXPECT_EQ(pinger.answered.load(), kRounds);
 }
 
-// The same with messages that are not due when they arrive: leaving must leave a timer behind.
+// This does the same with messages that are not due when they arrive: a thread that leaves must leave a timer behind.
 TEST_F(ShmThreads, NoSleeperMissesAMessageThatIsNotYetDue) {
   constexpr uint64_t kRounds = 2'000 / kSlower;
   const ShmJob job(2);
@@ -368,7 +368,7 @@ TEST_F(ShmThreads, AMessageThatIsNotDueHoldsBackThoseBehindIt) {
 }
 
 TEST_F(ShmThreads, RemoteAtomicsOfManyThreadsAddUp) {
-  // Words in eight different windows, first touched by all threads at once.
+  // All threads at once touch words in eight different windows for the first time.
   constexpr uint64_t kRegion = uint64_t{8} << 30;
   constexpr uint64_t kRounds = 4'000 / kSlower;
   const ShmJob job(2, kRegion);

@@ -11,7 +11,8 @@ namespace {
 
 constexpr MessageType kType = message_range::kTest;
 
-// Three nodes that append the messages they handle to one trace; each message is answered until its count runs out.
+// These are three nodes that append the messages they handle to one trace. Each message is answered until its count
+// runs out.
 struct Chatter {
   explicit Chatter(uint64_t seed) : network({.nodes = 3, .seed = seed}) {
     for (uint16_t n = 0; n < 3; ++n) {

@@ -1,4 +1,4 @@
-// A job over UCX on this machine, for tests: its nodes are threads of one process or forked children.
+// This is a job over UCX on this machine for tests. Its nodes are threads of one process or forked children.
 #pragma once
 
 #include <sys/mman.h>
@@ -16,7 +16,7 @@ namespace multigrain::testing {
 
 class UcxJob {
  public:
-  // Several chunks of keys.
+  // The line table has several chunks of keys.
   static constexpr uint64_t kLinesBytes = uint64_t{40} << 20;
 
   explicit UcxJob(unsigned nodes, uint64_t frames_bytes = 1 << 20) : table_(nodes), frames_bytes_(frames_bytes) {
@@ -35,10 +35,10 @@ class UcxJob {
     options_.secret = std::move(kept);
   }
 
-  // May be changed before nodes join.
+  // The options may be changed before nodes join.
   UcxOptions& options() { return options_; }
 
-  // One node; returns when all have come. Its frames are its own memory, never given back.
+  // Makes one node. Returns when all nodes have come. The node's frames are its own memory, which is never given back.
   [[nodiscard]] std::unique_ptr<UcxFabric> join(unsigned node) const {
     UcxOptions options = options_;
     options.self = NodeId(static_cast<uint16_t>(node));

@@ -1,4 +1,4 @@
-// Nodes over UCX as they are in a run: forked processes, each with a service thread.
+// These test nodes over UCX as they are in a run: forked processes, each with a service thread.
 //
 // The transports are those of UCX_TLS: the program runs once for each (CMakeLists.txt). Every child kills itself after
 // a minute, so that a lost wake-up is a failed test and not a test that hangs.
@@ -45,7 +45,7 @@ pid_t start(const std::function<int()>& body) {
   _exit(body());
 }
 
-// Exit status, or 1000 + the signal that ended it.
+// Returns the exit status, or 1000 + the signal that ended the child.
 int finish(pid_t child) {
   int status = 0;
   waitpid(child, &status, 0);
@@ -117,7 +117,7 @@ TEST_F(UcxProcesses, AtomicsOfAllThreadsOfAllNodesAddUp) {
             for (uint64_t i = 0; i < kRounds; ++i) {
               const NodeId at(static_cast<uint16_t>(i % kNodes));
               fabric.fetch_add(at, SegmentId::kFrames, 4096, 1);
-              // A lock by compare-and-swap around an increment that is not atomic.
+              // This is a lock by compare-and-swap around an increment that is not atomic.
               if (i % 16 != 0) continue;
               while (fabric.compare_and_swap(NodeId(1), SegmentId::kWords, 64, 0, 1) != 0) std::this_thread::yield();
               uint64_t value = 0;
@@ -138,8 +138,8 @@ TEST_F(UcxProcesses, AtomicsOfAllThreadsOfAllNodesAddUp) {
       });
 }
 
-// Messages of all sizes, some with slices, each by several threads and answered by handlers: everything arrives once,
-// in order, and unharmed.
+// Several threads send messages of all sizes, some with slices, and handlers answer them. Everything arrives once, in
+// order, and unharmed.
 struct Storm {
   static constexpr unsigned kNodes = 3;
   UcxFabric* fabric = nullptr;
@@ -159,7 +159,7 @@ TEST_F(UcxProcesses, AllPairsAtOnceKeepTheirOrder) {
       job, Storm::kNodes,
       [](UcxFabric& fabric) {
         storm.fabric = &fabric;
-        // Its own frames: a pattern that receivers know.
+        // The node's own frames have a pattern that receivers know.
         std::vector<std::byte> pattern(1 << 20);
         for (size_t i = 0; i < pattern.size(); ++i) pattern[i] = static_cast<std::byte>(i * 7 + i / 4096);
         fabric.put(fabric.self(), SegmentId::kFrames, 0, pattern);
@@ -342,7 +342,7 @@ TEST_F(UcxProcesses, APutIsThereWhenALaterMessageIsHandled) {
   struct Context {
     UcxFabric* fabric;
     std::atomic<uint64_t> handled{0};
-    std::atomic<uint64_t> peer_handled{0};  // of ours, as far as it has told
+    std::atomic<uint64_t> peer_handled{0};  // how many of our messages the peer says that it has handled
     std::atomic<bool> wrong{false};
   };
   static Context context;
@@ -383,7 +383,7 @@ TEST_F(UcxProcesses, APutIsThereWhenALaterMessageIsHandled) {
       });
 }
 
-// Scattered puts of several threads into each other's memory, of lengths that UCX sends in different ways.
+// Several threads make scattered puts into each other's memory, of lengths that UCX sends in different ways.
 TEST_F(UcxProcesses, ScatteredPutsOfAllThreadsOfAllNodesArrive) {
   constexpr unsigned kNodes = 3, kThreads = 3, kRounds = 200;
   constexpr uint64_t kPage = 16384;
@@ -395,7 +395,7 @@ TEST_F(UcxProcesses, ScatteredPutsOfAllThreadsOfAllNodesArrive) {
         std::vector<std::thread> threads;
         for (unsigned t = 0; t < kThreads; ++t) {
           threads.emplace_back([&, t] {
-            // Each has a page at every node, and writes what it wrote there before anew, each time in other pieces.
+            // Each thread has a page at every node. It writes the same contents there anew, each time in other pieces.
             const uint64_t page = (fabric.self().value * kThreads + t) * kPage;
             std::vector<std::byte> bytes(kPage), found(kPage);
             for (unsigned round = 1; round <= kRounds; ++round) {
@@ -450,7 +450,7 @@ TEST_F(UcxProcesses, SleepingNodesAnswerEveryTime) {
         return true;
       },
       [](UcxFabric& fabric) {
-        // Both ask and both answer, each mostly asleep.
+        // Both nodes ask and answer, and each is mostly asleep.
         std::mt19937 random(fabric.self().value);
         const NodeId peer(static_cast<uint16_t>(1 - fabric.self().value));
         for (uint64_t i = 1; i <= kRounds; ++i) {
@@ -491,7 +491,7 @@ TEST_F(UcxProcesses, BulkGetsAndPutsOfManyChunks) {
           if (data[i] != i * 3 + peer.value) return false;
         for (const Completion one : started)
           if (!fabric.is_complete(one)) return false;
-        // Back into the other half, in one piece that crosses chunks.
+        // This writes back into the other half, in one piece that crosses chunks.
         fabric.put(peer, SegmentId::kFrames, kFrames / 2, bytes);
         meet(fabric, 1001);
         std::fill(data.begin(), data.end(), 0);
@@ -606,7 +606,7 @@ void lose_node_2(Board* board, int number) {
   }
   for (unsigned n = 0; n < 3; ++n)
     while (board->phase[n].load() == 0) usleep(1000);
-  usleep(1'200'000);  // all are asleep, and have had heartbeats
+  usleep(1'200'000);  // all nodes are asleep, and have had heartbeats
   EXPECT_EQ(board->seen[0].load() | board->seen[1].load() | board->seen[2].load(), 0u);
   for (const pid_t child : children) EXPECT_EQ(names_of(child), std::set<std::string>());
   const Nanoseconds before = monotonic_ns();

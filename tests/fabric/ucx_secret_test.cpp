@@ -35,7 +35,7 @@ using testing::WireupTable;
 constexpr unsigned kNodes = 2;
 constexpr MessageType kType = message_range::kTest;
 
-// Why the kernel writes no core file into the working directory; empty: it does.
+// Returns why the kernel writes no core file into the working directory; empty if it does.
 std::string no_core_files() {
   std::ifstream file("/proc/sys/kernel/core_pattern");
   std::string pattern;
@@ -49,7 +49,7 @@ std::string no_core_files() {
   return {};
 }
 
-// The memory in a core file, without the registers.
+// Returns the memory in a core file, without the registers.
 std::string memory_in(const std::string& core) {
   std::string memory;
   ElfW(Ehdr) file;
@@ -64,15 +64,15 @@ std::string memory_in(const std::string& core) {
 }
 
 struct Board {
-  JobSecret secret;                // from node 0, for the test
+  JobSecret secret;                // node 0 leaves it here for the test
   std::atomic<uint32_t> ready[2];  // nodes that have sent and received
-  char stack[size_t{1} << 16];     // of node 1, what functions have left on it that have returned
+  char stack[size_t{1} << 16];     // what functions that have returned have left on node 1's stack
 };
 
-// The key of a pair may still be in a register, or where a function put that on the stack; that cannot be helped. The
-// secret itself is used only by functions that clean up behind them: the test looks for it there, too.
+// The key of a pair may still be in a register, or where a function put that register on the stack; that cannot be
+// helped. Only functions that clean up behind them use the secret itself, so the test looks for it there, too.
 [[gnu::noinline]] void take_away_what_is_left_on_the_stack(Board& board) {
-  // No calls: finding a function puts the vector registers on the stack.
+  // There are no calls here, because finding a function puts the vector registers on the stack.
   volatile char dead[sizeof board.stack];
   asm volatile("" : "=m"(dead));
   for (size_t i = 0; i < sizeof dead; ++i) {
@@ -81,8 +81,8 @@ struct Board {
   }
 }
 
-// A node: agrees on a secret, connects, exchanges messages of several sizes with the other one. Node 1 then ends in
-// `folder`.
+// Runs a node, which agrees on a secret, connects, and exchanges messages of several sizes with the other one. Node 1
+// then ends in `folder`.
 int run_node(unsigned self, const WireupTable& table, UcxJob& job, Board& board, const std::filesystem::path& folder) {
   MemoryWireup wireup(table, self);
   auto secret = agree_on_secret(wireup);
@@ -127,7 +127,7 @@ TEST(UcxSecrets, AreInNoCoreFile) {
   std::filesystem::create_directory(folder);
   auto* const board =
       static_cast<Board*>(mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
-  // The test's own copy of the secret is not to be found in place of the node's.
+  // The search must not find the test's own copy of the secret in place of the node's.
   madvise(static_cast<void*>(board), sizeof(Board), MADV_DONTDUMP);
   const WireupTable table(kNodes);
   UcxJob job(kNodes);

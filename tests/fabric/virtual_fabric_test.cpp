@@ -1,5 +1,5 @@
-// The arithmetic of the emulated network, on the simulated fabric, which shows when each message arrives. The calling
-// thread is a processor whose clock stands, so that every time is exact.
+// These test the arithmetic of the emulated network on the simulated fabric, which shows when each message arrives. The
+// calling thread is a processor whose clock stands, so that every time is exact.
 #include "fabric/emulation/virtual_fabric.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ class VirtualFabricTest : public ::testing::Test {
     for (const auto* message : network_.pending()) times.push_back(message->not_before - start_);
     return times;
   }
-  // The clock only grows, over tests too.
+  // The clock only grows, from test to test, too.
   const Nanoseconds start_ = virtual_time::now();
   SimNetwork network_{{.nodes = 3}};
   std::array<VirtualFabric::NodeState, 3> states_{};
@@ -39,7 +39,7 @@ TEST_F(VirtualFabricTest, AMessageTakesOccupancyTransferAndLatency) {
   auto fabric = make(NodeId(0), {.latency_ns = 1000, .bytes_per_ns = 0.5, .occupancy_ns = 70});
   const std::vector<std::byte> payload(100);
   fabric.send(NodeId(1), {.type = kType}, payload, {}, SendContext::kOrdinary);
-  // The link out is still busy with the first; a slice counts like a payload.
+  // The outgoing link is still busy with the first message. A slice counts like a payload.
   fabric.send(NodeId(2), {.type = kType}, {}, {SegmentId::kFrames, 0, 50}, SendContext::kOrdinary);
   EXPECT_EQ(arrivals(), (std::vector<Nanoseconds>{70 + 200 + 1000, 270 + 70 + 100 + 1000}));
 }
@@ -65,10 +65,10 @@ TEST_F(VirtualFabricTest, RemoteOperationsMoveTheClock) {
   EXPECT_EQ(took(), 10 + 100 + 1000 + 1000u);
   fabric.fetch_add(NodeId(1), SegmentId::kWords, 0, 1);
   EXPECT_EQ(took(), 10 + 1000 + 10 + 8 + 1000u);
-  // Its own memory is no network.
+  // The node's own memory is not across the network.
   fabric.get(NodeId(0), SegmentId::kFrames, 0, bytes);
   EXPECT_EQ(took(), 0u);
-  // Two at once: the data of the second waits for that of the first.
+  // Of two gets at once, the data of the second waits for that of the first.
   const Completion one = fabric.start_get(NodeId(1), SegmentId::kFrames, 0, bytes);
   const Completion two = fabric.start_get(NodeId(1), SegmentId::kFrames, 0, bytes);
   EXPECT_FALSE(fabric.is_complete(one));
@@ -96,7 +96,8 @@ TEST_F(VirtualFabricTest, HandlersOfANodeTakeTurnsAndTheirMessagesCarryTheirCloc
   ASSERT_TRUE(network_.deliver(NodeId(0), NodeId(1)));
   const auto replies = arrivals();
   ASSERT_EQ(replies.size(), 2u);
-  // A latency there, an interrupt, and back; handlers also take what they take here, which is far below a second.
+  // The time is a latency there, an interrupt, and a latency back. Handlers also take the time that they take here,
+  // which is far below a second.
   EXPECT_GE(replies[0], 5'000'002'000u);
   EXPECT_LT(replies[0], 6'000'000'000u);
   EXPECT_GE(replies[1], 10'000'002'000u);

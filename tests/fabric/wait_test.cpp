@@ -1,4 +1,5 @@
-// PollingScope and wait_until over a fabric that only counts the threads that poll. (EventCount itself: tests/base.)
+// These test PollingScope and wait_until over a fabric that only counts the threads that poll. (tests/base has
+// EventCount itself.)
 #include "fabric/wait.h"
 
 #include <gtest/gtest.h>

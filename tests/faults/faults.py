@@ -27,9 +27,10 @@ import time
 import machine
 import plan as plans
 
-# A run that has not ended by then hangs. Far longer than any takes, also on a machine that is busy with other things.
+# A run that has not ended by then hangs. This is far longer than any takes, also on a machine that is busy with other
+# things.
 HANG_S = 90.0
-# What the end of a run may take to end everywhere.
+# The end of a run may take this long to end all its processes everywhere.
 GONE_S = 15.0
 SKIPPED = 77  # for CTest
 
@@ -55,7 +56,7 @@ class Run:
             reader, out = os.pipe()
             os.close(reader)
         self.begin = time.monotonic()
-        # As a shell would: in a process group of its own, with nothing ignored.
+        # The run starts as a shell would start it: in a process group of its own, with nothing ignored.
         self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment,
                                         start_new_session=True, restore_signals=True, preexec_fn=self._limit)
         os.close(out)
@@ -79,7 +80,8 @@ class Run:
                 str(plan.processors), "--protocol", plan.protocol, self.program, *plan.arguments, "--check"]
 
     def _limit(self):
-        # What a shell in the background has told its children to ignore would be ignored all the way down.
+        # A shell in the background has its children ignore these signals, and all processes below them would ignore
+        # them, too.
         for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE):
             signal.signal(number, signal.SIG_DFL)
         # A core file of every crash would be left behind, and is of no use here.
@@ -163,7 +165,7 @@ def strike(run):
     elif plan.fault.startswith("stop"):
         send(victims, signal.SIGSTOP)
         until = time.monotonic() + plan.lasts
-        # Whoever is stopped itself cannot end.
+        # A process that is itself stopped cannot end.
         while time.monotonic() < until and not run.ended():
             time.sleep(0.01)
         send(victims, signal.SIGCONT)
@@ -189,7 +191,7 @@ def expected(plan):
         status = {128 + number}
         words = rf"signal {int(number)} \(.*ended the run|its agent was ended by signal {int(number)}"
         if plan.victim in (plans.NODE_0, plans.NODE):
-            # One that has not begun to work for the run dies of it.
+            # A node that has not begun to work for the run dies of the signal.
             return status | {1}, f"{words}|{lost}"
         if plan.victim == plans.ALL and plan.fabric == "hosts":
             status |= {1}

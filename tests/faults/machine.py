@@ -11,7 +11,7 @@ import tempfile
 import time
 
 TOOLS = ["unshare", "mount", "ip", "setpriv"]
-# Names that both mean this machine to mgrun: a run on two hosts without a network between them.
+# Both names mean this machine to mgrun: a run on two hosts without a network between them.
 HOST = "here"
 _SCRIPT = """
 mount -t tmpfs none /dev/shm && hostname "$0" && ip link set lo up && exec "$@"
@@ -95,7 +95,7 @@ def leftovers(seconds):
                 left += [f"System V {kind} {line.split()[1]}" for line in file.readlines()[1:]]
         for kind in ("unix", "tcp", "tcp6", "udp"):
             with open(f"/proc/net/{kind}", encoding="ascii", errors="replace") as file:
-                # A connection that was closed is the kernel's for a while (06: TIME_WAIT).
+                # The kernel keeps a connection that was closed for a while (06: TIME_WAIT).
                 left += [f"{kind} socket {line.strip()}" for line in file.readlines()[1:]
                          if kind != "tcp" or line.split()[3] != "06"]
         if not left or time.monotonic() > until:

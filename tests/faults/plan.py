@@ -4,8 +4,8 @@ which the fault strikes is as exact as the machine's clock."""
 import dataclasses
 import random
 
-# Checked against a sequential run, small, and long enough for a fault to find them at work. What a miss costs depends on
-# the fabric and the protocol by orders of magnitude, so there are several sizes.
+# These are checked against a sequential run, small, and long enough for a fault to find them at work. The cost of a
+# miss depends on the fabric and the protocol by orders of magnitude, so there are several sizes.
 WORKLOADS = {
     ("shm", "pages"): {"jacobi": "--size test --iterations 3000", "water": "--size test --iterations 150", "tsp": "-n 13",
                        "lu": "-n 896", "radix": "-n 800000"},
@@ -18,16 +18,16 @@ WORKLOADS = {
 }
 LINES = ("dszoom", "shasta")
 
-# Seconds. A stop that is shorter than the time-out must do no harm.
+# The time-out in seconds. A stop that is shorter than the time-out must do no harm.
 TIME_OUT = 2.0
 SHORT_STOP = (0.05, 1.0)
 LONG_STOP = (4.0, 5.0)
 
-# Whom a fault strikes.
+# A fault strikes one of these.
 NODE_0, NODE, NODES, MGRUN, AGENT, ALL = "node 0", "a node", "all nodes", "mgrun", "an agent", "everything"
 PROCESSES = (NODE_0, NODE, NODES, MGRUN, AGENT, ALL)
 
-# What is done, how often in proportion, and to whom.
+# Each fault has its weight, and the victims that it may strike.
 FAULTS = (
     ("kill", 5, PROCESSES),
     ("segv", 2, (NODE_0, NODE)),

@@ -1,5 +1,5 @@
-// The fuzz targets with a fixed seed: right inputs, damaged in a few places, and noise. (Where Clang is the compiler,
-// the fuzzers look for more: ctest -C Long -L long.)
+// This runs the fuzz targets with a fixed seed on right inputs, damaged in a few places, and on noise. (Where Clang is
+// the compiler, the fuzzers look for more: ctest -C Long -L long.)
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,26 +16,26 @@ class FuzzTest : public ::testing::TestWithParam<Target> {};
 std::vector<std::byte> damaged(std::vector<std::byte> bytes, std::mt19937_64& random) {
   for (uint64_t n = random() % 4; n != 0; --n) {
     switch (bytes.empty() ? 3 : random() % 6) {
-      case 0:  // a byte
+      case 0:  // changes a byte
         bytes[random() % bytes.size()] = static_cast<std::byte>(random());
         break;
-      case 1:  // a bit
+      case 1:  // changes a bit
         bytes[random() % bytes.size()] ^= static_cast<std::byte>(1u << random() % 8);
         break;
-      case 2: {  // a number of some width, of a kind that code gets wrong
+      case 2: {  // stores a number of some width, of a kind that code gets wrong
         const uint64_t odd[] = {0, 1, ~uint64_t{0}, uint64_t{1} << random() % 64, bytes.size(), random()};
         const uint64_t value = odd[random() % std::size(odd)];
         const size_t width = std::min<size_t>(size_t{1} << random() % 4, bytes.size());
         std::memcpy(bytes.data() + random() % (bytes.size() - width + 1), &value, width);
         break;
       }
-      case 3:  // more
+      case 3:  // appends bytes
         bytes.insert(bytes.end(), random() % 32, static_cast<std::byte>(random()));
         break;
-      case 4:  // less
+      case 4:  // cuts the end off
         bytes.resize(random() % bytes.size());
         break;
-      default: {  // a piece twice
+      default: {  // repeats a piece
         const size_t at = random() % bytes.size();
         const std::vector<std::byte> piece(bytes.begin() + static_cast<ptrdiff_t>(at), bytes.end());
         bytes.insert(bytes.end(), piece.begin(), piece.end());
@@ -89,7 +89,7 @@ TEST(Fuzz, StartsFromInputsThatAreRight) {
   EXPECT_EQ(page[1200], std::byte{2});
 }
 
-// Each thing that a scattered put may not have, by itself.
+// Each fault that a scattered put may have is tried by itself.
 TEST(Fuzz, PiecesAreRefusedForEachOfTheirFaults) {
   const ucx::WireContext context = wire_context();
   using Pieces = ucx::WirePieces;
@@ -137,7 +137,7 @@ TEST(Fuzz, PiecesAreRefusedForEachOfTheirFaults) {
   }
 }
 
-// Each thing that coalesced messages may not have, by itself.
+// Each fault that coalesced messages may have is tried by itself.
 TEST(Fuzz, CoalescedMessagesAreRefusedForEachOfTheirFaults) {
   const ucx::WireContext context = wire_context();
   struct Case {

@@ -26,14 +26,15 @@ inline ucx::WireContext wire_context() {
   return context;
 }
 
-// An active message: two bytes say how long its data is, the rest is its header. Good ones have all fields in bounds.
+// The input is an active message: two bytes say how long its data is, and the rest is its header. Messages that are
+// accepted have all fields in bounds.
 inline void wire(Bytes input) {
   static const ucx::WireContext context = wire_context();
   if (input.size() < 4) return;
   uint32_t data_bytes = 0;
   std::memcpy(&data_bytes, input.data(), 4);
   data_bytes %= 300'000;
-  // A copy of the exact size, so that a sanitizer sees every byte that is read too many.
+  // The copy has the exact size, so that a sanitizer sees every byte that is read too many.
   const std::vector<std::byte> header(input.begin() + 4, input.end());
   ucx::WireMessage message;
   if (decode(context, header, data_bytes, message).verdict == ucx::Verdict::kGood) {
@@ -58,7 +59,7 @@ inline void wire(Bytes input) {
   }
 }
 
-// Coalesced messages: their header, then the records.
+// The input is coalesced messages: their header, then the records.
 inline void coalesced(Bytes input) {
   static const ucx::WireContext context = wire_context();
   const size_t split = std::min(input.size(), sizeof(ucx::WireCoalesced));
@@ -114,7 +115,7 @@ inline void pieces(Bytes input) {
   MG_CHECK(at == data.size());
 }
 
-// A stream of frames, in pieces whose lengths the first byte gives, and the fields of each frame.
+// The input is a stream of frames, in pieces whose lengths the first byte gives, and the fields of each frame.
 inline void frames(Bytes input) {
   if (input.empty()) return;
   const size_t piece = 1 + std::to_integer<size_t>(input[0]);
@@ -159,7 +160,7 @@ inline void diff(Bytes input) {
 struct Target {
   const char* name;
   void (*run)(Bytes);
-  // An input that is right: to start from.
+  // Makes an input that is right, from which fuzzing starts.
   std::vector<std::byte> (*good)();
 };
 

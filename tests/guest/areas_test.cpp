@@ -1,4 +1,4 @@
-// The areas of a guest's address space, against a model that has one entry a page.
+// These compare the areas of a guest's address space with a model that has one entry a page.
 #include "guest/areas.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ class AgainstAModel : public testing::TestWithParam<unsigned> {
     }
   }
 
-  // The highest free run of that many pages.
+  // Returns the highest free run of that many pages.
   [[nodiscard]] std::optional<uint64_t> highest_free(uint64_t count) const {
     for (uint64_t first = kPages - count + 1; first-- > 0;) {
       bool is_free = true;
@@ -105,7 +105,7 @@ TEST(Areas, WhatIsAllowedAndWhatIsChosenDiffer) {
   EXPECT_EQ(areas.find_free(32 * kPageSize), pages(32, 1).begin);
   EXPECT_EQ(areas.find_free(33 * kPageSize), std::nullopt);
   EXPECT_EQ(areas.find_free(2 * kPageSize, pages(0, 4)), pages(2, 1).begin);
-  // One that reaches into the range from below and from above.
+  // These areas reach into the range from below and from above.
   areas.map({.range = pages(0, 2), .rights = PROT_READ});
   areas.map({.range = pages(3, 4), .rights = PROT_READ});
   EXPECT_EQ(areas.find_free(kPageSize, pages(1, 3)), pages(2, 1).begin);
@@ -134,7 +134,7 @@ TEST(Areas, KeepWhatIsReserved) {
   EXPECT_EQ(areas.without_reserved(pages(20, 2)), (std::vector<Range>{pages(20, 2)}));
 }
 
-// Were each search to begin at the top, this would take half a minute and more.
+// If each search began at the top, this would take half a minute and more.
 TEST(Areas, AHundredThousandOfThem) {
   constexpr uint64_t kCount = 100'000;
   const Range all{kBase, kBase + (kCount + 2) * kPageSize};

@@ -20,7 +20,7 @@ using Bytes = std::vector<uint8_t>;
 constexpr int kAll = PROT_READ | PROT_WRITE | PROT_EXEC;
 constexpr int kCode = PROT_READ | PROT_EXEC;
 
-// Code on a page of its own, with instructions that do nothing before it.
+// This is code on a page of its own, with instructions that do nothing before it.
 class Page {
  public:
   Page() : begin_(static_cast<uint8_t*>(mmap(nullptr, kPageSize, kAll, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {
@@ -29,7 +29,7 @@ class Page {
   ~Page() { munmap(begin_, kPageSize); }
   Page(const Page&) = delete;
   Page& operator=(const Page&) = delete;
-  // The address of the `syscall` that ends the code.
+  // Puts the code there, and returns the address of the `syscall` that ends it.
   uint64_t put(size_t offset, const Bytes& code) {
     std::ranges::copy(code, begin_ + offset);
     return address(offset + code.size() - CallSites::kSyscall);
@@ -49,7 +49,7 @@ TEST(CallSites, AreAConstantAndACall) {
   Page page;
   const uint64_t call = page.put(100, {0xb8, 39, 0, 0, 0, 0x0f, 0x05});
   EXPECT_EQ(CallSites::bytes_before(call, 39), CallSites::kMov);
-  // Another number came here by another way, with the whole register or a part of it.
+  // Another path brought another number here, with the whole register or a part of it.
   EXPECT_EQ(CallSites::bytes_before(call, 38), 0u);
   EXPECT_EQ(CallSites::bytes_before(call, (uint64_t{1} << 32) + 39), 0u);
   const uint64_t read = page.put(200, {0x31, 0xc0, 0x0f, 0x05});
@@ -142,7 +142,7 @@ TEST_F(ChangedSites, JumpToTheirStubAndBecomeWhatTheyWere) {
   // The same site has the same stub.
   ASSERT_TRUE(sites_.change(call, 39, kCode));
   EXPECT_EQ(page_.bytes(site, original.size()), changed);
-  // A page that was replaced is nothing that could be restored.
+  // A page that was replaced has nothing that could be restored.
   sites_.forget({page_.address(0), page_.address(kPageSize)});
   page_.protect(kAll);
   page_.put(100, {0xb8, 40, 0, 0, 0, 0x0f, 0x05});
@@ -163,7 +163,7 @@ TEST_F(ChangedSites, TheShortOnesHopThroughTheSpaceBetweenFunctions) {
   const auto call_at = [this](size_t offset) { return page_.address(offset + CallSites::kXor); };
   ASSERT_TRUE(sites_.change(call_at(105), 0, kCode));
   ASSERT_TRUE(sites_.change(call_at(180), 0, kCode));
-  // The space has room for two, and what is too far away for a short jump has none.
+  // The space has room for two stubs. A call that is too far away for a short jump has none.
   EXPECT_FALSE(sites_.change(call_at(220), 0, kCode));
   EXPECT_FALSE(sites_.change(call_at(2000), 0, kCode));
   for (const size_t offset : {105, 180}) {
@@ -188,7 +188,7 @@ TEST_F(ChangedSites, TheShortOnesHopThroughTheSpaceBetweenFunctions) {
 
 TEST_F(ChangedSites, HaveNoHopWhereAFunctionMayBegin) {
   const Bytes function{0x31, 0xc0, 0x0f, 0x05, 0x48, 0x3d, 0, 0xf0, 0xff, 0xff, 0x77, 0x20, 0xc3};
-  page_.put(105, function);  // and single bytes that do nothing behind it
+  page_.put(105, function);  // single bytes that do nothing follow
   page_.put(305, function);
   page_.put(318, {0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 1});  // not what it seems
   page_.put(512 - 13, function);

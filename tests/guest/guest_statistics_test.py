@@ -11,7 +11,7 @@ from typing import Any
 
 BIN = os.environ.get("MULTIGRAIN_TEST_BIN", "build/bin")
 PROGRAMS = f"{BIN}/tests/guest"
-# Where nothing but a hang is the alternative.
+# The test gives up after this only where it would hang otherwise.
 PATIENCE_S = 600
 TIMES = ("user_ns", "data_wait_ns", "lock_ns", "barrier_ns", "protocol_ns", "idle_ns", "system_ns")
 

@@ -14,7 +14,7 @@ PROGRAMS = f"{BIN}/tests/guest"
 HOSTED = (f"{BIN}/mgrun", "--binary", "--")
 HOST = f"{BIN}/../lib/multigrain/mghost"
 LABELLED = (f"{BIN}/mgrun", "--label-output", "--binary", "--")
-# Where nothing but a hang is the alternative.
+# The test gives up after this only where it would hang otherwise.
 PATIENCE_S = 600
 
 
@@ -54,7 +54,7 @@ class Guest(unittest.TestCase):
                     self.assertGreater(len(alone[1].splitlines()), 10)
                     self.assertEqual(run([*HOSTED, program], cwd=self.folder), alone)
                     self.assertEqual(run(copied(program), cwd=self.folder), alone)
-                    # All calls by signals: its code stays as it is.
+                    # All calls come by signals, and the program's code stays as it is.
                     self.assertEqual(run(copied(program, option="--trap-calls"), cwd=self.folder), alone)
 
     def test_programs_of_a_distribution(self):
@@ -90,7 +90,7 @@ class Guest(unittest.TestCase):
         folder = self.folder
         foreign = os.path.join(folder, "foreign")
         with open(foreign, "wb") as file:
-            # The header of a program for 64-bit ARM.
+            # This is the header of a program for 64-bit ARM.
             file.write(b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x03\x00\xb7\x00\x01\x00\x00\x00" + bytes(200))
         damaged = os.path.join(folder, "damaged")
         with open("/bin/true", "rb") as whole, open(damaged, "wb") as file:
@@ -133,7 +133,7 @@ class Guest(unittest.TestCase):
                 self.assertIn(status, statuses, message)
                 self.assertEqual(output, b"")
                 self.assertIn(words, message)
-        # What a program can do without.
+        # A program can do without these.
         for what, nodes in (("userfaultfd", 1), ("membarrier", 1), ("membarrier", 2), ("shmat", 2)):
             with self.subTest(what=what, nodes=nodes):
                 hosted = (f"{BIN}/mgrun", "--nodes", str(nodes), "--binary", "--", "echo", "x")
@@ -153,7 +153,7 @@ class Guest(unittest.TestCase):
             process.send_signal(signal.SIGTERM)
             self.assertEqual(process.communicate(timeout=PATIENCE_S), (b"caught\n", b""))
             self.assertEqual(process.returncode, 9)
-        # One that does nothing about it; and one that is stopped and goes on.
+        # One program does nothing about the signal; the other is stopped and goes on.
         for number in (signal.SIGTERM, signal.SIGINT):
             with subprocess.Popen(
                 [*HOSTED, "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -233,7 +233,7 @@ class OnSeveralNodes(unittest.TestCase):
 
     def test_faults(self):
         self.same(2, f"{PROGRAMS}/faults")
-        # How a process dies of a thread's: handled, ignored and blocked.
+        # These are the ways in which a process dies of a thread's signal: handled, ignored and blocked.
         for how in ("segv", "segvi", "segvb", "fpe", "fpei", "fpeb", "illi", "illb", "trapi", "trapb"):
             self.same(2, f"{PROGRAMS}/faults", how)
         for how in ("abort", "overflow", "kill", "term", "rt", "exit", "_exit", "cancel", "badstack"):
@@ -246,7 +246,7 @@ class OnSeveralNodes(unittest.TestCase):
         self.same(2, shutil.which("python3"), "-c", program)
 
     def test_a_user_without_privileges(self):
-        # The files of a process that ends are root's for a moment, while threads of other nodes may want to map one.
+        # For a moment root owns the files of a process that ends, while threads of other nodes may want to map one.
         options = {"user": "nobody", "group": "nogroup", "extra_groups": [], "cwd": "/"}
         program = os.path.abspath(f"{PROGRAMS}/threads")
         command = (os.path.abspath(f"{BIN}/mgrun"), "--nodes", "4", "--binary", "--", program)
@@ -377,7 +377,7 @@ pairs = open('/proc/self/auxv', 'rb').read()
 words = [int.from_bytes(pairs[i:i + 8], 'little') for i in range(0, len(pairs), 8)]
 entry = dict(zip(words[::2], words[1::2]))[9]
 inside = [l for l in open('/proc/self/maps') if int(l.split('-')[0], 16) <= entry < int(l.split('-')[1].split()[0], 16)]
-# A thread that was joined is there for a moment more, as natively.
+# A thread that was joined exists for a moment more, as natively.
 while len(os.listdir('/proc/self/task')) > 1: pass
 print(done, os.path.realpath('/proc/self/exe') in inside[0], os.listdir('/proc/self/task') == [str(os.getpid())])
 """
@@ -429,7 +429,7 @@ class BesideALauncher(unittest.TestCase):
     def test_a_signal_that_ends_the_program_ends_mgrun(self):
         for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGXFSZ):
             self.check("sh", "-c", f"echo before; kill -{number} $$")
-            # To a shell, which says 128 and the signal's number.
+            # The guest runs under a shell, which says 128 and the signal's number.
             status, _, message = run(["sh", "-c", '"$@"; exit $?', "sh", *LABELLED, "sh", "-c", f"kill -{number} $$"])
             self.assertEqual(status, 128 + number)
             self.assertNotIn(b"mgrun:", message)

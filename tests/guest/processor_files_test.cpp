@@ -9,7 +9,7 @@ namespace {
 
 constexpr Processors kFour{.all = 4, .of_a_node = 2};
 
-// A machine of three processors.
+// Describes a machine of three processors.
 std::string machine(const std::string& path) {
   if (path == "/proc/stat") return "cpu  9 9\ncpu0 1 1\ncpu1 2 2\ncpu2 3 3\nintr 5 0\ncpu_like 7\n";
   std::string text;

@@ -1,5 +1,5 @@
-// Compiled checks: the same source built plainly and by mgcc, at every level of optimisation, must leave the same in
-// memory; also while an adversary takes lines away (fake_line_protocol.h).
+// These test compiled checks: the same source built plainly and by mgcc, at every level of optimisation, must leave the
+// same in memory, also while an adversary takes lines away (fake_line_protocol.h).
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ void* library_of(const std::string& way) {
   return library;
 }
 
-// The kernels as they were built one way.
+// Returns the kernels as they were built in one way.
 std::vector<kernel> kernels_of(const std::string& way) {
   void* const library = library_of(way);
   if (library == nullptr) return {};
@@ -79,7 +79,7 @@ TEST_P(Compiled, LeavesPrivateMemoryAsPlainCodeDoes) {
   }
 }
 
-// Two threads, each with its own memory, for every kernel in turn.
+// Runs two threads, each with its own memory, for every kernel in turn.
 void run_against_adversary(const char* way, unsigned line_shift, FakeOptions options = {}, size_t rounds = 2) {
   constexpr size_t kThreads = 2;
   const std::vector<kernel> plain = kernels_of("plain");
@@ -129,7 +129,7 @@ TEST_P(Compiled, LeavesSharedMemoryOfSmallLinesAsPlainCodeDoes) {
   run_against_adversary(GetParam(), MG_FINE_MIN_LINE_SHIFT);
 }
 
-// A store that the protocol has taken is not made again, when its line may be another's.
+// A store that the protocol has taken must not be made again, when its line may be another node's.
 TEST_P(Compiled, LeavesSharedMemoryWhenStoresAreTakenAsPlainCodeDoes) {
   run_against_adversary(GetParam(), 6, {.takes_stores = true}, 1);
 }
@@ -138,7 +138,7 @@ TEST_P(Compiled, LeavesSharedMemoryWhenEveryPollFindsMailAsPlainCodeDoes) {
   run_against_adversary(GetParam(), 6, {.has_messages = true}, 1);
 }
 
-// Atomics of two processors of the node, and of another node in between.
+// These are atomics of two processors of the node, and of another node in between.
 TEST_P(Compiled, AtomicsAreAtomicBetweenNodes) {
   constexpr int kTimes = 20000;
   void* const library = library_of(GetParam());
@@ -160,7 +160,7 @@ TEST_P(Compiled, AtomicsAreAtomicBetweenNodes) {
   EXPECT_EQ(counter[1], uint64_t{2 * kTimes});
 }
 
-// The same for an object of several words over two lines, which no instruction changes as a whole.
+// This does the same for an object of several words over two lines, which no instruction changes as a whole.
 TEST_P(Compiled, LargeAtomicsAreAtomicBetweenNodes) {
   constexpr int kTimes = 200000;
   void* const library = library_of(GetParam());
@@ -215,7 +215,7 @@ TEST_P(Compiled, SaysThatItWaits) {
 
 // --- What debuggers and profilers see
 
-// "file.c:12" for an address of code in a library.
+// Returns "file.c:12" for an address of code in a library.
 std::string line_of_code(const void* code) {
   Dl_info info;
   if (dladdr(code, &info) == 0) return "nowhere";
@@ -239,7 +239,7 @@ void note_fault(int, siginfo_t*, void* context) {
   siglongjmp(after_fault, 1);
 }
 
-// The code of the access that faults in `access()`.
+// Returns the line of the access that faults in `access()`.
 template <typename Access>
 const void* code_of_fault(Access&& access) {
   struct sigaction action{}, before;
@@ -252,7 +252,7 @@ const void* code_of_fault(Access&& access) {
   return faulting_code;
 }
 
-// Records where it was called from.
+// Records from where it was called.
 class Witness : public FakeLineProtocol {
  public:
   explicit Witness(const std::string& library) : FakeLineProtocol(4096, 6), library_(library) {}
@@ -276,7 +276,7 @@ class Witness : public FakeLineProtocol {
       Dl_info info;
       if (dladdr(frames[i], &info) == 0 || std::string_view(info.dli_fname).find(library_) == std::string_view::npos)
         continue;
-      // A return address: the call is before it.
+      // This is a return address, so the call is before it.
       caller = line_of_code(static_cast<const char*>(frames[i]) - 1);
       return;
     }

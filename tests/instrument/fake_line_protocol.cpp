@@ -42,7 +42,7 @@ void FakeLineProtocol::make_valid(uint64_t line, bool writable) {
   if ((word(line).load() & MG_FINE_READABLE) == 0) {
     misses_.fetch_add(1);
     missed_.store(line, std::memory_order_relaxed);
-    // Words, the last one first: docs/internals/fine-grain.md.
+    // Copies words, the last one first: docs/internals/fine-grain.md says why.
     for (size_t i = line_bytes() / 8; i-- > 0;) {
       uint64_t value;
       std::memcpy(&value, &elsewhere_[(line << shift_) + 8 * i], 8);
@@ -64,7 +64,8 @@ void FakeLineProtocol::load(uintptr_t address, std::span<std::byte> out) {
 void FakeLineProtocol::begin_store(uintptr_t address) {
   const uint64_t line = line_of(address);
   const std::lock_guard lock(locks_[line]);
-  // Filled before it is announced: the adversary waits with the lock, so none is open over the line now.
+  // The line is filled before the word announces it. The adversary waits with the lock, so no hazard is published over
+  // the line now.
   std::atomic_ref<uint64_t>(__multigrain_hazards[0]).exchange(make_hazard(line, 1, true));
   make_valid(line, true);
 }
@@ -110,7 +111,7 @@ void FakeLineProtocol::wait_for_hazards(uint64_t line, bool also_loads) {
     for (auto& hazard : hazards_[thread]) {
       const uint64_t open = hazard.load();
       if (!covers(open, line, also_loads)) continue;
-      // One that is another now was opened after the line had been taken.
+      // A hazard that has changed was published after the line had been taken.
       for (unsigned spins = 0; hazard.load() == open; ++spins)
         if (spins > 100) std::this_thread::yield();
     }
@@ -163,7 +164,7 @@ void FakeLineProtocol::spend_time(uint64_t seed, uint64_t* counter) {
       ++written_;
     }
     if (random() % 64 == 0) std::this_thread::yield();
-    // Long enough for whole pages to come back, and to be cached.
+    // The pause is long enough for whole pages to come back, and to be cached.
     if (random() % 128 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 300));
   }
 }

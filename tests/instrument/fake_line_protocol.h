@@ -19,8 +19,8 @@
 namespace multigrain::testing {
 
 struct FakeOptions {
-  bool takes_stores = false;  // most stores whose values are offered, it makes itself
-  bool has_messages = false;  // always: every poll of compiled code is a call
+  bool takes_stores = false;  // it makes most stores itself whose values are offered
+  bool has_messages = false;  // there are always messages, so every poll of compiled code is a call
 };
 
 class FakeLineProtocol : public LineProtocol {
@@ -32,8 +32,8 @@ class FakeLineProtocol : public LineProtocol {
   [[nodiscard]] unsigned char* memory() const { return reinterpret_cast<unsigned char*>(MG_FINE_VIEW_BASE); }
   [[nodiscard]] size_t line_bytes() const { return size_t{1} << shift_; }
 
-  // Gives the calling thread hazards that the adversary looks at; before it runs compiled code. The thread ends before
-  // this object does.
+  // Gives the calling thread hazards at which the adversary looks. Called before the thread runs compiled code. The
+  // thread must end before this object does.
   void join();
 
   // Starts the adversary, which takes lines in a random order, without end, until it is dismissed. It adds 1 to the
@@ -75,13 +75,13 @@ class FakeLineProtocol : public LineProtocol {
   std::atomic_ref<uint64_t> frame(uint64_t line, size_t i) const {
     return std::atomic_ref<uint64_t>(reinterpret_cast<uint64_t*>(MG_FINE_VIEW_BASE)[(line << shift_) / 8 + i]);
   }
-  void make_valid(uint64_t line, bool writable);  // with its lock held
-  // Never the same again, not even in the next test, whose pages are at the same addresses.
+  void make_valid(uint64_t line, bool writable);  // the caller holds the line's lock
+  // Returns a value that it never returns again, not even in the next test, whose pages are at the same addresses.
   static uint64_t fresh_rights_epoch();
   void forget();
   void wait_for_hazards(uint64_t line, bool also_loads);
   void take(uint64_t line, bool also_valid);
-  // A line that some thread has a hazard over, or that it has just missed.
+  // Returns a line over which some thread has a hazard published, or that it has just missed.
   [[nodiscard]] uint64_t line_in_use(uint64_t number) const;
   void spend_time(uint64_t seed, uint64_t* counter);
 
@@ -89,7 +89,7 @@ class FakeLineProtocol : public LineProtocol {
   size_t bytes_;
   unsigned shift_;
   uint64_t lines_;
-  std::vector<unsigned char> elsewhere_;  // what the other nodes have
+  std::vector<unsigned char> elsewhere_;  // the other nodes' copy of memory
   std::unique_ptr<std::mutex[]> locks_;
   alignas(64) std::array<std::array<std::atomic<uint64_t>, MG_FINE_HAZARDS>, kThreads> hazards_{};
   std::atomic<size_t> joined_{0};
@@ -97,7 +97,7 @@ class FakeLineProtocol : public LineProtocol {
   alignas(64) std::atomic<uint64_t> epoch_{0};
   std::atomic<uint64_t> polls_{0}, spins_{0}, stores_offered_{0}, stores_taken_{0};
   const std::atomic<uint64_t> has_messages_{1};
-  std::atomic<uint64_t> missed_{0};  // the last line that was brought
+  std::atomic<uint64_t> missed_{0};  // the line that was fetched last
   std::atomic<bool> stop_{false};
   uint64_t written_ = 0;
   std::thread adversary_;

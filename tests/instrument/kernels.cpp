@@ -1,4 +1,5 @@
-// See kernels.h. C++: exceptions, virtual functions, the standard library's containers and algorithms.
+// These are kernels (kernels.h) in C++: exceptions, virtual functions, the standard library's containers and
+// algorithms.
 #include "kernels.h"
 
 #include <algorithm>
@@ -14,7 +15,7 @@
 
 namespace {
 
-// Memory for containers: the kernel's own, from its beginning.
+// Containers get their memory here, from the beginning of the kernel's own.
 struct Arena {
   unsigned char* at;
   unsigned char* end;
@@ -52,7 +53,7 @@ uint32_t mixed(uint32_t x) {
   return x ^ x >> 12;
 }
 
-// Results go to the upper half; what containers leave in the lower has pointers in it.
+// Results go to the upper half. What containers leave in the lower half has pointers in it.
 void forget_lower(unsigned char* memory) {
   std::fill(memory, memory + KERNEL_BYTES / 2, 0);
 }

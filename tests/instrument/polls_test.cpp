@@ -29,7 +29,7 @@ void* library_of(const std::string& way) {
   return library;
 }
 
-// A function of that name in the kernels.
+// Returns the kernels' function of that name.
 template <typename Function>
 Function* in(void* library, const char* name) {
   void* const found = dlsym(library, name);
@@ -44,7 +44,7 @@ class Recorder : public FakeLineProtocol {
     set_line_protocol(this);
     join();
   }
-  // The calling thread's hazards are this object's.
+  // While this exists, the calling thread's hazards are its own.
   ~Recorder() override { __multigrain_hazards = at_first_; }
 
   void fence() override { ++fences_; }
@@ -66,7 +66,7 @@ class Recorder : public FakeLineProtocol {
     lengths_.push_back(static_cast<unsigned>(value.size()));
     fetch_lines(address, address + value.size(), true);
     std::memcpy(reinterpret_cast<void*>(address), value.data(), value.size());
-    take_away(address);  // another node's by now: the caller must leave it alone
+    take_away(address);  // the line is another node's by now, so the caller must leave it alone
     return true;
   }
   void begin_store(uintptr_t address) override {
@@ -84,7 +84,7 @@ class Recorder : public FakeLineProtocol {
 
   std::function<void()> on_poll;
   bool takes_stores = false;
-  std::vector<unsigned> lengths_;  // of the stores that were taken
+  std::vector<unsigned> lengths_;  // lengths of the stores that were taken
   unsigned fences_ = 0;
   unsigned loads_ = 0, stores_ = 0;
   std::vector<uintptr_t> prefetched_;
@@ -153,7 +153,7 @@ TEST_P(Tells, FunctionsThatCallThemselvesPoll) {
   unsigned long times = 0;
   const uint64_t polls = protocol.polls_of([&] { times = KERNEL(calls)(12, 4095); });
   ASSERT_GT(times, 100u);
-  // Some calls are in line.
+  // The compiler inlines some calls.
   EXPECT_GE(polls, times / 16);
   EXPECT_LE(polls, times);
 }
@@ -224,7 +224,7 @@ TEST_P(Tells, AStoreThatMissesIsOfferedWithItsValue) {
       row->run(to, values);
       std::vector<unsigned> offered = {row->size};
       if (crosses) offered = {row->alignment, row->size - row->alignment};
-      // Wider ones wait for their lines. A long double is ten bytes, and no number that fits two words.
+      // Wider stores wait for their lines. A long double is ten bytes, and no number that fits two words.
       const bool is_long_double = row->size == 10;
       if (row->size > 16 || is_long_double) offered.clear();
       EXPECT_EQ(protocol.lengths_, offered) << row->name << " at " << at;
@@ -278,9 +278,9 @@ INSTANTIATE_TEST_SUITE_P(Ways, Tells, ::testing::Values("O0", "O1", "O2", "O3", 
 
 // --- Answers
 
-// A node whose processor computes answers without its service thread: here it has none. Senders hesitate for a
-// microsecond before they wake it, so they need not always be lucky on a machine that has other things to do; but again
-// and again they must be.
+// The node's processor computes, and answers without a service thread, which does not exist here. Senders hesitate for
+// a microsecond before they wake the service thread, so a poll need not always come in time on a machine that has other
+// things to do; but again and again it must.
 class Answers : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Answers, WithoutAServiceThreadWhileItComputes) {

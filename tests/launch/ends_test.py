@@ -13,11 +13,11 @@ import unittest
 
 BIN = os.environ.get("MULTIGRAIN_TEST_BIN", "build/bin")
 MGRUN = f"{BIN}/mgrun"
-# Ends only if something ends it.
+# This program ends only if something ends it.
 ENDLESS = f"{BIN}/tests/idle_program"
-# Ends by itself, soon.
+# This program soon ends by itself.
 BRIEF = [f"{BIN}/workloads/jacobi", "--size", "test", "--check"]
-# Where nothing but a hang is the alternative.
+# The test gives up after this only where it would hang otherwise.
 PATIENCE_S = 600
 
 

@@ -56,7 +56,7 @@ int main(int argc, char** argv) {
   const int node = number_of("MULTIGRAIN_NODE");
   header.node[node].pid = static_cast<uint32_t>(getpid());
   if (mode == "leave") {
-    // Node 1 goes without having been told to; node 0 would run for long.
+    // Node 1 ends without having been told to; node 0 would run for long.
     if (node == 1) _exit(0);
     sleep(60);
     return 4;
@@ -66,7 +66,7 @@ int main(int argc, char** argv) {
     while (header.node[1 - node].pid == 0) nap();
     if (node == 0) return 5;
     pollfd gone{static_cast<int>(syscall(SYS_pidfd_open, header.node[0].pid.load(), 0)), POLLIN, 0};
-    // It may be gone and reaped already.
+    // Node 0 may be gone and reaped already.
     if (gone.fd >= 0) poll(&gone, 1, -1);
     return 0;
   }

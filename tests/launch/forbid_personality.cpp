@@ -1,5 +1,5 @@
-// Runs a command under what Docker's default profile makes of the system call personality(): it may be asked, and may
-// change little, but address randomisation stays on.
+// Runs a command under Docker's default rule for the system call personality(): the program may ask, and may change
+// little, but address randomisation stays on.
 #include <errno.h>
 #include <linux/audit.h>
 #include <linux/filter.h>

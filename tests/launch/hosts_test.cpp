@@ -108,7 +108,7 @@ TEST(Interfaces, ThatCannotBeUsedAreNamedWithThoseThatCan) {
   EXPECT_FALSE(check_devices("lo,")) << "an empty name";
 }
 
-// Times are made up: no clock is asked.
+// The times are made up: the test asks no clock.
 TEST(HeartbeatTimer, ExpiresAfterItsLimit) {
   using namespace std::chrono_literals;
   const agent::HeartbeatTimer::Clock::time_point start{};
@@ -125,7 +125,7 @@ TEST(HeartbeatTimer, BearsSilenceShorterThanItsLimitWhereverItBegins) {
   const auto interval = agent::heartbeat_interval(4'000'000'000);
   EXPECT_EQ(interval, 500ms);
   EXPECT_EQ(agent::heartbeat_interval(400'000'000), 50ms);
-  // The other side is stopped for 3.99 s, just before it would have spoken again.
+  // The other side is stopped for 3.99 s, just before it would have sent another heartbeat.
   for (auto since_word = 0ms; since_word < 500ms; since_word += 50ms) {
     agent::HeartbeatTimer timer(Nanoseconds{4'000'000'000}, start);
     for (auto passed = 0ms; passed < since_word + 3990ms; passed += 100ms)

@@ -1,5 +1,5 @@
-// mgrun from outside, as its users meet it: what it says about bad usage, whose exit status it returns, and that
-// nothing outlives a run however it ends. Shell scripts stand in for the nodes. The test process adopts orphans
+// These test mgrun from outside, as its users meet it: what it says about bad usage, whose exit status it returns, and
+// that nothing outlives a run however it ends. Shell scripts stand in for the nodes. The test process adopts orphans
 // (PR_SET_CHILD_SUBREAPER), so that it can wait for the end of processes whose parent was killed.
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -47,7 +47,7 @@ Strings lines_of(const std::string& text) {
   return lines;
 }
 
-// Gives up only where a hang would be the alternative.
+// Waits for the condition. Gives up only where it would hang otherwise.
 template <typename Condition>
 bool eventually(Condition&& condition) {
   for (int i = 0; i < 4000; ++i) {
@@ -67,7 +67,7 @@ class MgrunTest : public testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  // Starts mgrun; its output goes to files in folder_.
+  // Starts mgrun. Its output goes to files in folder_.
   pid_t start(const Strings& arguments, const Variables& variables = {}, const std::string& input = "") {
     std::ofstream(folder_ / "in") << input;
     const pid_t pid = fork();
@@ -78,7 +78,7 @@ class MgrunTest : public testing::Test {
     exec_mgrun(arguments, variables);
   }
 
-  // A command line, in a group of processes of its own.
+  // Starts a command line in a group of processes of its own.
   static pid_t start_shell(const std::string& command) {
     const pid_t pid = fork();
     if (pid != 0) return pid;
@@ -102,7 +102,7 @@ class MgrunTest : public testing::Test {
   [[nodiscard]] std::string out() const { return contents(folder_ / "out"); }
   [[nodiscard]] std::string err() const { return contents(folder_ / "err"); }
 
-  // A script for every node that first leaves its pid in a file.
+  // Returns arguments that run a script on every node, which first leaves its pid in a file.
   [[nodiscard]] Strings nodes(unsigned count, const std::string& script) const {
     const std::string prefix = "echo $$ > " + (folder_ / "pid.").string() + "$MULTIGRAIN_NODE; ";
     return {"--nodes", std::to_string(count), "sh", "-c", prefix + script};
@@ -123,7 +123,7 @@ class MgrunTest : public testing::Test {
 
   static bool all_gone(const std::vector<pid_t>& processes) {
     return eventually([&] {
-      // Those that we adopted must be reaped before they are gone.
+      // Processes that the test has adopted must be reaped before they are gone.
       while (waitpid(-1, nullptr, WNOHANG) > 0) {
       }
       return std::ranges::all_of(processes, [](pid_t pid) { return kill(pid, 0) != 0 && errno == ESRCH; });
@@ -149,7 +149,7 @@ class MgrunTest : public testing::Test {
 
 struct BadUsage {
   Strings arguments;
-  std::string sentence;  // part of it
+  std::string sentence;  // part of the sentence
 };
 
 class MgrunBadUsageTest : public MgrunTest, public testing::WithParamInterface<BadUsage> {};
@@ -351,13 +351,14 @@ TEST_F(MgrunTest, LimitsThatAreTooLowAreNamed) {
   EXPECT_EQ(finish(start_shell("ulimit -f 1000; " + nodes + "true" + to_files)), 1);
   EXPECT_THAT(err(), HasSubstr("ulimit -f"));
   EXPECT_EQ(lines_of(err()).size(), 1u) << err();
-  // One that may be raised does not hinder what is not written to a disk, and is the program's still.
+  // A limit that the program may raise does not hinder writes that do not go to a disk, and still holds for the
+  // program.
   EXPECT_EQ(finish(start_shell("ulimit -S -f 1000; " + std::string(MGRUN) + " bash -c 'ulimit -f'" + to_files)), 0)
       << err();
   EXPECT_EQ(out(), "1000\n");
 }
 
-// An mgrun with a sanitizer needs terabytes itself.
+// An mgrun with a sanitizer itself needs terabytes.
 TEST_F(MgrunTest, ALimitOnAddressSpaceThatIsTooLowIsNamed) {
   const std::string to_files = " > " + (folder_ / "out").string() + " 2> " + (folder_ / "err").string();
   EXPECT_EQ(finish(start_shell("ulimit -v 150000; " + std::string(MGRUN) + " --nodes 16 true" + to_files)), 1);
@@ -392,7 +393,7 @@ TEST_F(MgrunTest, WiresUpNodesThatShareNothing) {
 }
 
 TEST_F(MgrunTest, AnAgentOnThisMachineDoesAsMgrunDoes) {
-  // Hosts in tests/cluster; this is the part that needs none.
+  // tests/cluster tests hosts. This is the part that needs none.
   EXPECT_EQ(run({"--hosts", "localhost:3", WIREUP_NODE, "report"}), 0) << err();
   EXPECT_EQ(lines_of(out()).size(), 3u);
   EXPECT_EQ(err(), "");
@@ -517,7 +518,7 @@ TEST_F(MgrunTest, ANodeThatEndsInOrderDoesNot) {
 
 TEST_F(MgrunTest, TheAbortWordNamesTheDeadNode) {
   EXPECT_EQ(run({"--nodes", "2", FAKE_NODE, "abort"}), 1);
-  // 1 + the node's number.
+  // The word is 1 + the node's number.
   EXPECT_EQ(out(), "aborted: 2\n");
   EXPECT_THAT(err(), HasSubstr("node 1 (pid "));
 }
@@ -566,7 +567,7 @@ TEST_F(MgrunTest, EndingSignalsReachEveryNode) {
 
 TEST_F(MgrunTest, AProgramMayHandleTheSignal) {
   const std::string got = (folder_ / "got").string();
-  // Both nodes handle it; node 1 ends when node 0 has done so.
+  // Both nodes handle the signal. Node 1 ends when node 0 has done so.
   const pid_t mgrun = start(nodes(2, "test $MULTIGRAIN_NODE = 0 && trap 'echo > " + got + "; exit 3' TERM || trap '' " +
                                          "TERM; echo > " + (folder_ / "set.").string() +
                                          "$MULTIGRAIN_NODE; while ! test -e " + got + "; do sleep 0.02; done"));
@@ -589,11 +590,11 @@ TEST_F(MgrunTest, ASignalToAllProcessesIsOneSignal) {
                                   "\" 2> " + (folder_ / "err").string());
   const std::vector<pid_t> processes = pids(2);
   ASSERT_TRUE(eventually([&] { return fs::exists(folder_ / "set.0") && fs::exists(folder_ / "set.1"); }));
-  // The second one is timeout's to its group.
+  // timeout sends the second signal to its group.
   kill(mgrun, SIGTERM);
   kill(-mgrun, SIGTERM);
   EXPECT_EQ(finish(mgrun), 3);
-  // The shells may have lost their sleep.
+  // The shells may have written that their sleep has ended.
   EXPECT_THAT(err(), testing::Not(HasSubstr("mgrun")));
   EXPECT_TRUE(all_gone(processes));
 }

@@ -21,7 +21,7 @@ namespace {
 
 using multigrain::Card;
 
-// Different for every node and round, and as long as a card may be now and then.
+// Makes a card that differs for every node and round, and is now and then as long as a card may be.
 Card card_of(unsigned node, unsigned round) {
   const size_t size = round == 2 ? multigrain::Wireup::kMaxCard : size_t{node} * 1000 + round;
   Card card(size);
@@ -63,7 +63,7 @@ int main(int argc, char** argv) {
     fmt::print("node {} of {} on {}, {} addresses, interface '{}'\n", self, nodes, host, fixed ? "fixed" : "random",
                text_of("MULTIGRAIN_INTERFACE"));
     std::fflush(stdout);
-    // Those that take part end after node 0.
+    // Nodes that take part end after node 0.
     if (self == 0) return 0;
   }
   if (mode == "leave" && self == 1) return 0;

@@ -27,12 +27,13 @@ namespace {
 
 constexpr int kDied = 5;
 constexpr int kFailed = 6;
-// Seconds that an exchange may take in which no node is late: a busy machine needs some of them to start all nodes.
+// An exchange in which no node is late may take this many seconds: a busy machine needs some of them to start all
+// nodes.
 constexpr unsigned kPatience = 300;
 
 std::map<std::string, unsigned, std::less<>> g_settings = {{"rounds", 2}, {"bytes", 1000}, {"timeout", kPatience}};
 
-// `none` for a node number that was not given.
+// Returns the setting's value; `none` for a node number that was not given.
 unsigned setting(std::string_view name, unsigned none = 0) {
   const auto found = g_settings.find(name);
   return found == g_settings.end() ? none : found->second;
@@ -40,7 +41,7 @@ unsigned setting(std::string_view name, unsigned none = 0) {
 
 constexpr unsigned kNobody = ~0u;
 
-// Different for every node and round, in length too.
+// Makes a card that differs for every node and round, in length too.
 Card card_of(unsigned node, unsigned round) {
   Card card(setting("bytes") - node);
   for (size_t i = 0; i < card.size(); ++i) card[i] = static_cast<std::byte>((i * 31 + node * 7 + round * 101) & 0xff);
@@ -53,7 +54,7 @@ Card card_of(unsigned node, unsigned round) {
   _exit(kFailed);
 }
 
-// One write a line, so that lines of several nodes do not mix.
+// Each line is one write, so that lines of several nodes do not mix.
 void say(const std::string& line) {
   const std::string text = line + "\n";
   if (write(STDOUT_FILENO, text.data(), text.size()) < 0) _exit(kFailed);

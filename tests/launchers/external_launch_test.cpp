@@ -24,7 +24,7 @@ const Environment kOpenMpi = {{"OMPI_COMM_WORLD_RANK", "1"},
                               {"PMIX_SERVER_URI2", "848953344.0;tcp4://127.0.0.1:1"}};
 const Environment kMpich = {
     {"PMI_FD", "6"}, {"PMI_RANK", "2"}, {"PMI_SIZE", "3"}, {"MPI_LOCALNRANKS", "3"}, {"MPI_LOCALRANKID", "2"}};
-// Any task of a step, and what --mpi adds.
+// Any task of a step has these, and what --mpi adds.
 const Environment kSlurm = {{"SLURM_JOB_ID", "1"},      {"SLURM_NTASKS", "3"},     {"SLURM_STEP_NUM_TASKS", "3"},
                             {"SLURM_PROCID", "1"},      {"SLURM_GTIDS", "0,1"},    {"SLURM_LOCALID", "1"},
                             {"SLURM_TASK_PID", "4711"}, {"SLURM_MPI_TYPE", "none"}};
@@ -35,7 +35,7 @@ const Environment kAllocation = {{"SLURM_JOB_ID", "1"}, {"SLURM_NTASKS", "4"}, {
 const Environment kBatch = {{"SLURM_JOB_ID", "1"}, {"SLURM_NTASKS", "4"},  {"SLURM_PROCID", "0"},
                             {"SLURM_GTIDS", "0"},  {"SLURM_LOCALID", "0"}, {"SLURM_TASK_PID", "4711"}};
 
-// The later ones win. An empty value takes a variable away.
+// Joins environments, of which later ones win. An empty value takes a variable away.
 Environment join(std::initializer_list<Environment> parts) {
   Environment all;
   for (const Environment& part : parts) {
@@ -51,7 +51,7 @@ struct Case {
   const char* name;
   Environment environment;
   std::vector<int> sockets;
-  // "" for no launch; otherwise "WIREUP NODE/NODES here NODES_HERE", or the start of an error.
+  // This is "" for no launch, and otherwise "WIREUP NODE/NODES here NODES_HERE", or the start of an error.
   const char* expected;
 };
 

@@ -15,7 +15,8 @@ BIN = os.environ["MULTIGRAIN_TEST_BIN"]
 TIMEOUT_S = 600
 
 
-# In the environment of everything that this process launches: other tests run programs of the same folder meanwhile.
+# Everything that this process launches has this in its environment, because other tests run programs of the same folder
+# meanwhile.
 MARK = f"LAUNCHED_BY_TEST={os.getpid()}"
 
 
@@ -61,7 +62,7 @@ class Launcher:
         result = subprocess.run([*self.command(processes), program, *arguments],
                                 env={**self.environment(), **(environment or {})}, stdin=subprocess.DEVNULL, text=True,
                                 capture_output=True, timeout=TIMEOUT_S, check=False)
-        # A launcher may return a moment before what it killed is gone.
+        # A launcher may return a moment before the processes that it killed are gone.
         deadline = time.monotonic() + 120
         while processes_of(BIN) and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -77,7 +78,7 @@ class OpenMpiLauncher(Launcher):
         return ["mpirun.openmpi", "--oversubscribe", "-n", str(processes)]
 
     def environment(self):
-        # Its way of being asked whether root is meant.
+        # Open MPI asks in this way whether root is meant.
         return {**clean_environment(), "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
@@ -93,7 +94,7 @@ class MpichLauncher(Launcher):
 class SlurmLauncher(Launcher):
     """One Slurm a class; of N processes, some run on each of its two nodes."""
 
-    # Whether srun ends the other tasks when one exits with a status other than 0. What it returns is the greatest status,
+    # Says whether srun ends the other tasks when one exits with a status other than 0. It returns the greatest status,
     # which is that of a task that it has ended, if there is one.
     kill_on_bad_exit = 1
 

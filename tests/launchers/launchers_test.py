@@ -16,7 +16,7 @@ FAILED = 6  # what it ends with
 class Starts:
     """What every launcher must do; mixed with one."""
 
-    # What the launcher says when a process exits with status 5, without a word, before the wire-up is over.
+    # The launcher says this when a process exits with status 5, without a word, before the wire-up is over.
     words_for_a_death = "non-zero|[Ee]xited with exit code 5"
 
     def launch(self, processes, *arguments, program=PROGRAM, environment=None):
@@ -97,7 +97,7 @@ class Mpich(Starts, MpichLauncher, unittest.TestCase):
     # and itself with a status other than 0, and that is all there is to rely on.
     words_for_a_death = "^"
     def test_a_child_without_descriptors_is_alone(self):
-        # As Python's subprocess starts it: PMI_FD is set, and names nothing.
+        # This is how Python's subprocess starts it: PMI_FD is set, and names nothing.
         lines = self.said(self.launch(2, "-c", f"eval \"exec $PMI_FD>&-\"; exec '{PROGRAM}'", program="/bin/bash"))
         self.assertEqual(lines, ["alone"] * 2)
 
@@ -119,7 +119,7 @@ class SlurmPmi2(Starts, SlurmLauncher, unittest.TestCase):
         self.assertEqual(result.returncode, FAILED)
 
     def test_a_program_by_hand_in_an_allocation_is_alone(self):
-        # In a shell of salloc, and of sbatch.
+        # It runs in a shell of salloc, and of sbatch.
         for command in (["salloc", "-Q", "-n", "2", PROGRAM], ["sbatch", "-Q", "-W", "-n", "2", "-o",
                                                                self.slurm.path("out"), f"--wrap={PROGRAM}"]):
             with self.subTest(command=command[0]):

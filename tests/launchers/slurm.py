@@ -132,7 +132,7 @@ class Slurm:
             "ClusterName=multigrain", f"SlurmctldHost={host}(127.0.0.1)", f"SlurmctldPort={control}",
             f"SlurmUser={user}", f"SlurmdUser={user}", "AuthType=auth/munge", "CredType=cred/munge",
             f"AuthInfo=socket={self.path('munge.sock')}",
-            # Without cgroups, which need systemd.
+            # Slurm runs without cgroups, which need systemd.
             "ProctrackType=proctrack/linuxproc", "TaskPlugin=task/none", "JobAcctGatherType=jobacct_gather/none",
             "AccountingStorageType=accounting_storage/none", "SelectType=select/linear", "SchedulerType=sched/builtin",
             "SwitchType=switch/none", "ReturnToService=2", "CommunicationParameters=NoInAddrAny,NoCtldInAddrAny",

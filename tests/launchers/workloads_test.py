@@ -5,8 +5,8 @@ import unittest
 
 from launchers import BIN, MpichLauncher, OpenMpiLauncher, SlurmLauncher
 
-# Every one that is built: a new workload need not be named here.
-# Beside them are folders: the same programs, built by mgcc.
+# Every workload that is built runs; a new one need not be named here. The folders beside the programs have the same
+# programs, built by mgcc.
 WORKLOADS = sorted(entry.name for entry in os.scandir(os.path.join(BIN, "workloads")) if entry.is_file())
 
 

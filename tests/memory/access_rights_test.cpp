@@ -1,5 +1,5 @@
-// Both mechanisms against the contract of access_rights.h, with a fault handler as small as can be: it grants what the
-// access asked for.
+// These test both mechanisms against the contract of access_rights.h. The fault handler is as small as can be: it
+// grants what the access asked for.
 #include "memory/access_rights.h"
 
 #include <gmock/gmock.h>
@@ -72,7 +72,7 @@ void on_fault(int signal, siginfo_t* info, void* context) {
   if (fault->is_write) {
     w.rights->grant_write(fault->page, 1);
   } else if (!kernel_can_read(fault->address)) {
-    // Otherwise another thread was first, perhaps with a right to write that grant_read may not meet.
+    // Otherwise another thread has been first, perhaps with a right to write, which grant_read may not meet.
     w.rights->grant_read(fault->page, 1);
   }
   w.lock.unlock();
@@ -85,7 +85,7 @@ void store(std::byte* at, int value) {
   *const_cast<volatile std::byte*>(at) = static_cast<std::byte>(value);
 }
 
-// A wild pointer that the compiler does not see through.
+// Makes a wild pointer that the compiler does not see through.
 std::byte* pointer(uintptr_t address) {
   volatile uintptr_t hidden = address;
   return reinterpret_cast<std::byte*>(hidden);
@@ -189,7 +189,8 @@ TEST_P(AccessRightsTest, AWriteToAPageWithoutRightsFaultsOnce) {
 
 TEST_P(AccessRightsTest, AnAtomicReadModifyWriteIsAWrite) {
   auto* const word = reinterpret_cast<uint64_t*>(view(3));
-  // Relaxed: for stronger orders the thread sanitizer holds a lock across the access, which our handler then takes too.
+  // The access is relaxed. For stronger orders the thread sanitizer holds a lock across the access, which our handler
+  // then takes, too.
   rights_->grant_read(PageId(3), 1);
   EXPECT_EQ(__atomic_fetch_add(word, 5, __ATOMIC_RELAXED), 0u);
   EXPECT_EQ(world_->write_faults.load(), 1);
@@ -246,7 +247,7 @@ TEST_P(AccessRightsTest, NeighboursKeepTheirRights) {
     EXPECT_EQ(kernel_can_read(view(page) + page_size() - 1), readable);
     EXPECT_EQ(kernel_can_write(view(page) + page_size() - 1), readable && page != 103 && page != 104);
   }
-  // A grant over pages some of which have the right already.
+  // This grants a range in which some pages have the right already.
   rights_->grant_write(PageId(98), 14);
   for (uint64_t page = 97; page <= 112; ++page) {
     EXPECT_EQ(kernel_can_write(view(page)), page >= 98 && page < 112) << page;
@@ -275,7 +276,7 @@ TEST_P(AccessRightsTest, RevocationKeepsTheFrame) {
   EXPECT_EQ(faults(), before + 1);
 }
 
-// Frames whose memory exists in part only: the last page of a transfer, or a page that was discarded.
+// These are frames whose memory exists in part only: the last page of a transfer, or a page that was discarded.
 TEST_P(AccessRightsTest, GrantsFramesThatNobodyTouched) {
   alias(30)[page_size() - 1] = std::byte{1};
   rights_->grant_read(PageId(29), 3);
@@ -312,8 +313,8 @@ TEST_P(AccessRightsTest, TwoThreadsFaultOnOnePage) {
   const auto run = [&](int id) {
     for (int round = 0; round < kRounds; ++round) {
       together.arrive_and_wait();
-      // The first reads before it writes, so that it may come with a read fault while the second has the right to
-      // write.
+      // The first thread reads before it writes, so that it may come with a read fault while the second has the right
+      // to write.
       std::byte* const mine = view(1) + id;
       if (id == 0 && load(mine) != static_cast<std::byte>(round)) ++wrong[0];
       store(mine, round + 1);
@@ -331,8 +332,8 @@ TEST_P(AccessRightsTest, TwoThreadsFaultOnOnePage) {
   EXPECT_GE(world_->write_faults.load(), kRounds);
 }
 
-// Rights before data: from the return of a revocation on, the frame does not change, although other threads of this
-// process are writing the page all the time.
+// Rights are taken before data: from the return of a revocation on, the frame does not change, although other threads
+// of this process are writing the page all the time.
 TEST_P(AccessRightsTest, NothingIsWrittenAfterRevocation) {
   constexpr int kThreads = 2;
   constexpr int kRounds = 40;
@@ -340,7 +341,7 @@ TEST_P(AccessRightsTest, NothingIsWrittenAfterRevocation) {
   std::vector<std::thread> writers;
   for (int id = 0; id < kThreads; ++id)
     writers.emplace_back([&, id] {
-      // One word at each end of the page, so that a wide page is written in different hardware pages.
+      // There is one word at each end of the page, so that threads write a wide page in different hardware pages.
       auto* const word = reinterpret_cast<uint64_t*>(id == 0 ? view(6) : view(7) - 64);
       while (!stop.load(std::memory_order_relaxed)) __atomic_fetch_add(word, 1, __ATOMIC_RELAXED);
     });
@@ -349,7 +350,7 @@ TEST_P(AccessRightsTest, NothingIsWrittenAfterRevocation) {
   };
   int changed = 0;
   for (int round = 0; round < kRounds; ++round) {
-    // Both have written since the last round.
+    // Both threads have written since the last round.
     for (int id = 0; id < kThreads; ++id) {
       const uint64_t seen = word_of(id);
       while (word_of(id) == seen) sched_yield();
@@ -408,7 +409,8 @@ TEST_P(AccessRightsTest, TheLargestRegionCostsOnlyWhatIsTouched) {
   EXPECT_EQ(load(region_->base() + region_->size() - page_size() + 99), std::byte{1});
   // A grant of a wide page brings all of it in; mprotect's leaves the rest for later.
   EXPECT_LE(region_->resident_bytes(), kTouched * page_size());
-  // Generous, for the page tables and a sanitizer's shadow; one huge page a touch would already be 256 MiB.
+  // The limit is generous, for the page tables and a sanitizer's shadow. One huge page a touch would already be 256
+  // MiB.
   EXPECT_LT(resident_set_bytes() - before, 2 * kTouched * page_size() + (64u << 20));
 }
 
@@ -418,7 +420,7 @@ TEST_P(AccessRightsTest, LeavesForeignFaultsAlone) {
   EXPECT_EQ(foreign_signal([&] { store(region_->base() - 1, 1); }), SIGSEGV);
   // The address is not canonical: the kernel gives no address with the signal.
   EXPECT_EQ(foreign_signal([] { load(pointer(uintptr_t{0xdead} << 48)); }), SIGSEGV);
-  // A mapped file that ends before its mapping does: the signal is SIGBUS.
+  // This is a mapped file that ends before its mapping does, so the signal is SIGBUS.
   const int fd = memfd_create("empty", MFD_CLOEXEC);
   void* const empty = mmap(nullptr, 4096, PROT_READ, MAP_SHARED, fd, 0);
   ASSERT_NE(empty, MAP_FAILED);

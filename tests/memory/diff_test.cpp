@@ -1,4 +1,4 @@
-// Diffs against the definition: a byte is in the diff if and only if it differs.
+// These test diffs against the definition: a byte is in the diff if and only if it differs.
 #include "memory/diff.h"
 
 #include <gmock/gmock.h>
@@ -83,7 +83,7 @@ TEST_P(DiffProperty, HoldsExactlyTheChangedBytes) {
     Page twin(size);
     Page home(size);
     fill(twin, random);
-    // Differs from the twin everywhere: so storing a byte that was not changed shows.
+    // The home copy differs from the twin everywhere, so that a store of a byte that was not changed shows.
     for (size_t i = 0; i < size; ++i) home[i] = ~twin[i] ^ std::byte{0x55};
     Page expected(size);
     size_t changed = 0;
@@ -114,7 +114,8 @@ TEST_P(DiffProperty, StaysSmallWhateverIsChanged) {
   std::vector<std::byte> out(max_encoded_size(size));
   Page page(size);
   Page twin(size);
-  // One run while everything changed; a word costs its header; every second byte does not cost a header each.
+  // If everything has changed, the diff is one run. A single word costs its header. If every second byte has changed,
+  // not each of them costs a header.
   std::memset(page.data(), 1, size);
   EXPECT_EQ(encode_diff(page.data(), twin.data(), size, out), 8 + size);
   std::memset(page.data(), 0, size);
@@ -150,13 +151,13 @@ TEST_P(DiffProperty, RefusesGarbageWithoutStoring) {
   for (int round = 0; round < 3000; ++round) {
     std::vector<std::byte> diff;
     if (round % 2 == 0) {
-      // Random bytes behind a header that is right.
+      // These are random bytes behind a header that is right.
       diff.resize(4 + random() % 200);
       for (std::byte& b : diff) b = static_cast<std::byte>(random());
       diff[0] = static_cast<std::byte>(1 + random() % 2);
       diff[1] = std::byte{0};
     } else {
-      // A valid diff with one byte changed or its end cut off.
+      // This is a valid diff with one byte changed or its end cut off.
       std::memset(page.data(), 0, size);
       for (size_t i = 0; i < 40; ++i) page[random() % size] = std::byte{1};
       if (round % 4 == 1)
@@ -168,7 +169,7 @@ TEST_P(DiffProperty, RefusesGarbageWithoutStoring) {
       else
         diff.resize(1 + random() % (diff.size() - 1));
     }
-    // An exact copy on the heap, so that the address sanitizer sees a read behind its end.
+    // The copy on the heap has the exact length, so that the address sanitizer sees a read behind its end.
     const std::unique_ptr<std::byte[]> copy(new std::byte[diff.size()]);
     std::memcpy(copy.get(), diff.data(), diff.size());
     std::memset(memory.data(), 0xee, memory.size);
@@ -231,7 +232,7 @@ TEST(DiffFormat, AcceptsOnlyWhatTheEncoderCouldHaveWritten) {
   EXPECT_FALSE(Builder(2, 1).u16(0).u64(0).applies()) << "empty mask";
   EXPECT_FALSE(Builder(2, 1).u16(0).u64(3).u8(7).applies()) << "cut off";
   EXPECT_FALSE(Builder(2, 2).u16(1).u64(1).u8(7).u16(1).u64(2).u8(7).applies()) << "line twice";
-  // The second record is bad: the first may not have been stored. (applies() checks the page.)
+  // The second record is bad, so the first must not have been stored. (applies() checks the page.)
   EXPECT_FALSE(Builder(1, 2).u16(0).u16(0).u8(7).u16(4096).u16(0).u8(7).applies());
 
   Page home(4096);
@@ -259,7 +260,7 @@ TEST(DiffConcurrency, EncodesWhatItCompared) {
       Random random(1);
       while (!stop.load(std::memory_order_relaxed)) {
         const uint64_t r = random();
-        // Zero half of the time, so that many bytes stop being different at every moment.
+        // The byte is zero half of the time, so that many bytes stop being different at every moment.
         store(page[r % kSize], (r >> 40 & 1) != 0 ? static_cast<uint8_t>(r >> 32) : uint8_t{0});
       }
     });

@@ -12,7 +12,7 @@
 
 namespace multigrain {
 
-// Bytes of physical memory in this process's mappings.
+// Returns the bytes of physical memory in this process's mappings.
 inline uint64_t resident_set_bytes() {
   std::ifstream statm("/proc/self/statm");
   uint64_t total = 0;
@@ -26,7 +26,7 @@ inline uint64_t resident_set_bytes() {
 inline bool kernel_can_read(const void* address) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return false;
-  // Bare, because a sanitizer takes write() for an access of the program.
+  // This is a bare system call, because a sanitizer takes write() for an access of the program.
   const long written = syscall(SYS_write, ends[1], address, 1);
   close(ends[0]);
   close(ends[1]);

@@ -1,4 +1,5 @@
-// ProcessorProfile: the categories add up to the measured time whatever happens, also when signals interrupt a switch.
+// These test ProcessorProfile: the categories add up to the measured time whatever happens, also when signals interrupt
+// a switch.
 #include "profile/profile.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Reports: exact sums after conversion, the text as a user sees it, and JSON that gives every number back.
+// These test reports: exact sums after conversion, the text as a user sees it, and JSON that gives every number back.
 #include "profile/report.h"
 
 #include <gmock/gmock.h>

@@ -58,8 +58,8 @@ class Times(unittest.TestCase):
         self.assertLess(max(times) / min(times), 1.05, times)
 
     def test_it_agrees_with_the_wall_clock(self):
-        # A network so slow that it is what both clocks measure, whatever else this machine does. study/clock_validation.py
-        # compares them for real.
+        # The network is so slow that both clocks measure it, whatever else this machine does. study/clock_validation.py
+        # compares the clocks for real.
         def elapsed(clock):
             run = mgrun(["--nodes", "2", "--clock", clock, "--net", "latency=50ms"], "jacobi")
             return float(run.stdout.split("parallel: ")[1].split()[0])
@@ -77,8 +77,8 @@ class Times(unittest.TestCase):
 
     @unittest.skipUnless(os.path.exists(f"{BIN}/workloads/fine/fft"), "sanitized builds have no programs with checks")
     def test_nobody_waits_for_the_slowest_with_a_hazard_open(self):
-        # Half of the pages are touched for the first time inside hazards. Whoever slept there, because it is ahead, would
-        # keep all others waiting, among them the slowest: thousands of looks at its hazards.
+        # Half of the pages are touched for the first time inside hazards. A processor that slept there, because it is
+        # ahead, would keep all others waiting, among them the slowest: thousands of looks at its hazards.
         run = profile(2, 4, "fine/fft", net="dszoom", protocol="dszoom")
         counters = [node["counters"] for node in run["nodes"]]
         misses = sum(node["two_hop_misses"] + node["line_upgrades"] for node in counters)
@@ -86,7 +86,7 @@ class Times(unittest.TestCase):
         self.assertLess(sum(node["hazard_waits"] for node in counters), misses)
 
     def test_a_slow_link_is_shared(self):
-        # Everybody fetches from everybody; the bytes have to go through eight links.
+        # Every node fetches from every other node, and the bytes have to go through eight links.
         run = profile(8, 1, "fft", net="bandwidth=1MB/s")
         sent = max(sum(message["bytes"] for message in node["messages"]) for node in run["nodes"])
         self.assertGreater(run["run"]["elapsed_ns"], 0.8 * sent / 1e6 * 1e9)

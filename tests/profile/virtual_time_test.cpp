@@ -1,5 +1,5 @@
-// Clocks, waits and the bound between processors, with threads of one process as the processors of one node. Times of
-// work are those of this machine, so only their order is asserted.
+// These test clocks, waits and the bound between processors, with threads of one process as the processors of one node.
+// Times of work are those of this machine, so only their order is asserted.
 #include "profile/virtual_time.h"
 
 #include <gtest/gtest.h>
@@ -69,14 +69,14 @@ void work() {
   }
 }
 
-// The same, but the program does not look at its clock.
+// This does the same, but the program does not look at its clock.
 void work_unseen() {
   const Nanoseconds end = clock_ns(CLOCK_THREAD_CPUTIME_ID) + 200'000;
   while (clock_ns(CLOCK_THREAD_CPUTIME_ID) < end) {
   }
 }
 
-// A wait as fabric/wait.h makes it, without a fabric.
+// This waits as fabric/wait.h does, without a fabric.
 void wait_for(EventCount& event, const std::atomic<bool>& done) {
   if (done.load(std::memory_order_acquire)) {
     virtual_time::advance(event.when());
@@ -175,7 +175,7 @@ TEST_F(VirtualTimeTest, WhatMissedChecksCostIsProtocolTime) {
     {
       const virtual_time::MissedCheck missed;
       EXPECT_EQ(profile.current(), Category::kProtocol);
-      // Another inside is the same one.
+      // A scope inside another is the same one.
       {
         const virtual_time::MissedCheck again;
       }

@@ -1,4 +1,5 @@
-// The C++ interface: containers in shared memory, standard locks, callables sent to processors, errors as exceptions.
+// This tests the C++ interface: containers in shared memory, standard locks, callables sent to processors, errors as
+// exceptions.
 #include <map>
 #include <multigrain/multigrain.hpp>
 #include <numeric>
@@ -24,7 +25,7 @@ struct alignas(128) Wide {
   int value = 42;
 };
 
-// Everything that the processors share, locks included, in one object in shared memory.
+// The processors share everything, locks included, in one object in shared memory.
 struct Shared {
   mg::mutex mutex;
   mg::condition_variable changed;

@@ -1,5 +1,5 @@
-// Ways in which a program, or a part of it, ends other than by returning from main(), and calls that several processors
-// make at once. The argument says which; the exit status is the program's.
+// These are ways in which a program, or a part of it, ends other than by returning from main(), and calls that several
+// processors make at once. The argument says which; the exit status is the program's.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,7 +11,7 @@ namespace {
 
 mg_barrier_t barrier;
 int* counts;
-char* way;  // in the private heap, so that other nodes have it
+char* way;  // lies in the private heap, so that other nodes have it
 
 void slave(void*) {
   const bool last = mg_processor() + 1 == mg_processors();

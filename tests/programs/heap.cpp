@@ -1,5 +1,5 @@
-// The shared heap: zeroed blocks that do not overlap, aligned as asked, at home where asked, allocated on one node and
-// freed on another.
+// This tests the shared heap: zeroed blocks that do not overlap, aligned as asked, at home where asked, allocated on
+// one node and freed on another.
 #include <cstring>
 #include <vector>
 

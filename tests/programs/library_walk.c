@@ -26,7 +26,7 @@
 #include <unistd.h>
 #include <wchar.h>
 
-// What a case works on. No pointers stay in it: private and shared memory are compared byte by byte.
+// A case works on this. No pointers stay in it, because private and shared memory are compared byte by byte.
 struct arena {
   char text[128];   // "hello, shared world"
   char other[128];  // "shared"
@@ -88,7 +88,7 @@ static FILE* input(const char* text) {
   rewind(file);
   return file;
 }
-// What a stream or descriptor was written to.
+// Stores what was written to a stream or descriptor into the arena.
 static void back(struct arena* a, FILE* file) {
   fflush(file);
   rewind(file);

@@ -1,6 +1,6 @@
-// Memory that is kept coherent by lines, across processes. The accesses go through the runtime's entries, as compiled
-// checks' slow paths do (docs/internals/fine-grain.md): this program is compiled without checks, but claims to have
-// them.
+// This tests memory that is kept coherent by lines, across processes. The accesses go through the runtime's entries, as
+// compiled checks' slow paths do (docs/internals/fine-grain.md): this program is compiled without checks, but claims to
+// have them.
 //
 //   lines all            everything is kept coherent by lines: a lock of atomics, false sharing (litmus.c has the rest)
 //   lines mixed          beside memory under the run's page protocol
@@ -32,7 +32,7 @@ uint64_t load(const uint64_t* word) {
 void store(uint64_t* word, uint64_t value) {
   __multigrain_store(word, sizeof value, &value);
 }
-// An atomic of compiled code: natively, in a hazard over the line.
+// This is an atomic of compiled code: the native instruction, under a hazard over the line.
 template <typename Change>
 uint64_t change(uint64_t* word, Change&& change) {
   __multigrain_store_miss(word);
@@ -54,7 +54,7 @@ T* shared_by(mg_protocol protocol, size_t count) {
   return static_cast<T*>(block);
 }
 
-// The run's line protocol.
+// Returns the run's line protocol.
 mg_protocol by_lines() {
   const char* const protocol = std::getenv("MULTIGRAIN_PROTOCOL");
   return protocol != nullptr && std::string_view(protocol) == "shasta" ? MG_PROTOCOL_SHASTA : MG_PROTOCOL_DSZOOM;
@@ -66,19 +66,19 @@ constexpr size_t kWordsApart = 4096 / sizeof(uint64_t);
 struct {
   mg_barrier_t barrier;
   mg_lock_t lock;
-  uint64_t* words;  // by lines
-  uint64_t* pages;  // by pages
+  uint64_t* words;  // kept coherent by lines
+  uint64_t* pages;  // kept coherent by pages
 } g;
 
 void meet() {
   mg_barrier(g.barrier);
 }
-// Words on pages of different homes.
+// Returns words on pages of different homes.
 uint64_t* word(unsigned i) {
   return g.words + i * kWordsApart + i;
 }
 
-// A ticket lock of plain atomics: nothing of Multigrain's synchronisation.
+// This is a ticket lock of plain atomics, which uses nothing of Multigrain's synchronisation.
 void ticket_lock(void*) {
   uint64_t* const next = word(4);
   uint64_t* const serving = word(5);
@@ -123,7 +123,7 @@ void false_sharing(void*) {
   }
 }
 
-// Counters of both kinds under one lock.
+// There are counters of both kinds under one lock.
 void both_kinds(void*) {
   meet();
   for (unsigned i = 0; i < kRounds; ++i) {

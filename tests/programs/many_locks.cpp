@@ -1,4 +1,4 @@
-// A thousand locks, each for a few words: the sum of all increments is right.
+// There are a thousand locks, each for a few words. The sum of all increments must be right.
 #include "program.h"
 
 namespace {

@@ -1,5 +1,5 @@
-// Releases of thousands of pages at once, which every processor has written in its own place: more than a release has
-// under way at a time, so that it waits in the middle, again and again.
+// These are releases of thousands of pages at once, in each of which every processor has written its own place: more
+// than a release has under way at a time, so that it waits in the middle, again and again.
 #include "program.h"
 
 namespace {

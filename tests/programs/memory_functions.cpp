@@ -1,5 +1,5 @@
-// Faults inside the C library's memory functions, which read and write with vector and string instructions: copies
-// from and to other nodes' pages, at odd offsets, across page boundaries.
+// These are faults inside the C library's memory functions, which read and write with vector and string instructions:
+// copies from and to other nodes' pages, at odd offsets, across page boundaries.
 #include <cstring>
 
 #include "program.h"

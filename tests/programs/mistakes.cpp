@@ -64,7 +64,7 @@ void compare_text(void* argument) {
 void spawn_arguments() {
   const unsigned first = mg_processors_per_node(), second = first + 1;
 
-  // A local variable: of no use to another node, good enough for this one.
+  // A local variable is of no use to another node, but good enough for this one.
   Arguments local{5, 1};
   REQUIRE(fails_with(mg_spawn(first, store_number, &local), "is a local variable of node 0"));
   if (mg_processors_per_node() > 1) {
@@ -85,7 +85,8 @@ void spawn_arguments() {
   REQUIRE(result[first] == 100 + first && result[second] == 100 + second);
   mg_flag_set(go_on, 0);
 
-  // Filled in between the spawns: with a sentence that names the variable, and the processor can still be started.
+  // This is filled in between the spawns: it is refused with a sentence that names the variable, and the processor can
+  // still be started.
   filled_while_spawning[first] = {first, 1};
   REQUIRE(mg_spawn(first, store_number, &filled_while_spawning[first]) == 0);
   filled_while_spawning[second] = {second, 2};
@@ -110,7 +111,7 @@ void spawn_arguments() {
   mg_flag_set(go_on, 0);
   delete on_heap;
 
-  // Private memory that every node has for itself and changes, numbers that are no addresses, constants.
+  // These are private memory that every node has for itself and changes, numbers that are no addresses, and constants.
   for (int round = 0; round < 3; ++round) {
     for (unsigned p = 1; p < mg_processors(); ++p) REQUIRE(mg_spawn(p, change_own, &own_of_each_node) == 0);
     std::atomic_ref(own_of_each_node) += 1000;
@@ -214,7 +215,7 @@ void lock_things(std::string_view which, Everything& all) {
   }
 }
 
-// The same in private memory work everywhere, waits with time limits included.
+// The same objects in private memory work everywhere, waits with time limits included.
 void private_things(void*) {
   pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
   pthread_cond_t condition = PTHREAD_COND_INITIALIZER;

@@ -1,4 +1,5 @@
-// A shared library as programs bring their own: with variables of every kind, and a parallel sum that relies on them.
+// This is a shared library as programs bring their own: it has variables of every kind, and a parallel sum that relies
+// on them.
 #pragma once
 
 #include <cstddef>
@@ -11,5 +12,5 @@ extern std::vector<std::string> library_names;
 // Calls mg_spawn_all and keeps what the processors need in static variables.
 long library_sum(const int* numbers, size_t count);
 
-// A static local.
+// Returns a static local.
 int& library_setting();

@@ -38,7 +38,7 @@ inline bool first_of_node() {
   return mg_processor() % mg_processors_per_node() == 0;
 }
 
-// A different byte for each place and round; never 0.
+// Returns a different byte for each place and round, which is never 0.
 inline unsigned char pattern(size_t place, unsigned round) {
   return static_cast<unsigned char>(1 + (place * 31 + place / 251 + round * 97) % 255);
 }

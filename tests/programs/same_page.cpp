@@ -10,8 +10,8 @@ constexpr uint64_t kWrites = 3000;
 
 size_t page;
 unsigned char* pages;
-uint64_t* counters;  // one a processor, all in one page
-uint64_t* ticket;    // under lock
+uint64_t* counters;  // one for each processor, all in one page
+uint64_t* ticket;    // guarded by the lock
 mg_lock_t lock;
 mg_barrier_t barrier;
 

@@ -1,4 +1,4 @@
-// Processors started and joined many times, one by one and all at once, with the errors that mg_spawn promises.
+// Processors are started and joined many times, one by one and all at once, with the errors that mg_spawn promises.
 #include <cerrno>
 
 #include "program.h"

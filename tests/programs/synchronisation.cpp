@@ -1,4 +1,4 @@
-// Conditions, semaphores, flags, barriers and trylock, each carrying data from node to node.
+// These are conditions, semaphores, flags, barriers and trylock, each of which carries data from node to node.
 #include <sched.h>
 
 #include "program.h"
@@ -15,9 +15,9 @@ struct Buffer {
   unsigned slot[kSlots];
   uint64_t sum;
 };
-Buffer* buffer;       // under `lock`
+Buffer* buffer;       // guarded by `lock`
 uint64_t* ring;       // token passing by semaphores and by flags
-uint64_t* exclusive;  // under `lock`, taken by trylock
+uint64_t* exclusive;  // guarded by `lock`, which is taken by trylock
 mg_lock_t lock;
 mg_cond_t not_full;
 mg_cond_t not_empty;
@@ -98,7 +98,7 @@ void trylock_until_taken() {
   REQUIRE(*exclusive == uint64_t{kRounds} * mg_processors());
 }
 
-// A barrier of the first and the last processor only.
+// This is a barrier of the first and the last processor only.
 void barrier_of_two() {
   const unsigned me = mg_processor();
   const unsigned last = mg_processors() - 1;

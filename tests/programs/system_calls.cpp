@@ -1,5 +1,5 @@
-// System calls and stdio with shared buffers. The kernel cannot take Multigrain's faults, so every call here is given
-// pages that the caller's node has no access to; and what the kernel wrote must reach the other nodes.
+// These are system calls and stdio with shared buffers. The kernel cannot take Multigrain's faults, so every call here
+// is given pages to which the caller's node has no access; and what the kernel wrote must reach the other nodes.
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -37,7 +37,7 @@ void through_pread_and_pwrite(const unsigned char* from, unsigned char* to) {
 void through_readv_and_writev(const unsigned char* from, unsigned char* to) {
   const int file = memfd_create("readv_and_writev", 0);
   REQUIRE(file >= 0);
-  // Parts that begin and end inside pages, and an empty one.
+  // These are parts that begin and end inside pages, and an empty one.
   const size_t cut[] = {0, 17, 17, bytes / 2 + 3, bytes};
   iovec out[4];
   iovec in[4];

@@ -1,5 +1,5 @@
-// What mgrun says of programs that crash, hang or misuse locks (mistaken_program.cpp), and that it says nothing of those
-// that only wait for the world outside.
+// These test what mgrun says of programs that crash, hang or misuse locks (mistaken_program.cpp), and that it says
+// nothing of those that only wait for the world outside.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ using testing::HasSubstr;
 using testing::Not;
 using Strings = std::vector<std::string>;
 
-// "mistaken_program.cpp:17", of the line with that mark.
+// Returns for instance "mistaken_program.cpp:17", the line with that mark.
 std::string line(const std::string& mark) {
   const std::string path = PROGRAM_SOURCE;
   std::ifstream file(path);
@@ -36,7 +36,7 @@ std::string line(const std::string& mark) {
   return {};
 }
 
-// mgrun on the program, its output and errors in one pipe.
+// Runs mgrun on the program, with output and errors in one pipe.
 class Mgrun {
  public:
   Mgrun(Strings options, const std::string& mistake) {
@@ -72,7 +72,7 @@ class Mgrun {
 
   void signal(int number) const { kill(pid_, number); }
   void let_read() const { EXPECT_EQ(write(in_, "x", 1), 1); }
-  // Until the text has come, behind what came before, or mgrun has ended.
+  // Reads until the text has come, behind what came before, or mgrun has ended.
   const std::string& read_until(const std::string& text, size_t behind = 0) {
     while (text_.find(text, behind) == std::string::npos && read_some()) {
     }
@@ -300,7 +300,7 @@ TEST(Hang, NamesAProcessorThatComputesWhileTheOthersWait) {
 void expect_answers(const Strings& options) {
   Mgrun run(options, "read");
   run.read_until("ready");
-  // The others may still be on their way to the barrier: it is asked again until they are there.
+  // The other processors may still be on their way to the barrier, so the test asks again until they are there.
   std::string answer;
   for (int i = 0; i < 600 && answer.find("lacks 1 of 4 processors: processor 0 runs") == std::string::npos; ++i) {
     const size_t before = run.text().size();

@@ -120,7 +120,7 @@ void* set_flag_later(void* flag) {
   return nullptr;
 }
 
-// Ends well: a function that ends its thread has returned.
+// This ends well: a function that ends its thread has returned.
 int exit_threads() {
   const unsigned last = mg_processors() - 1;
   for (int i = 1; i <= 20; ++i) {
@@ -129,7 +129,7 @@ int exit_threads() {
   return 0;
 }
 
-// Ends well: all processors sleep, but a thread of the program wakes them.
+// This ends well: all processors sleep, but a thread of the program wakes them.
 int wait_for_thread() {
   mg_flag_t flag = mg_flag_create();
   pthread_t thread;

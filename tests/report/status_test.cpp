@@ -39,7 +39,7 @@ TEST_F(HeldLocks, AreLetGoInAnyOrder) {
 TEST_F(HeldLocks, BeyondTheRoomAreCountedAndNeverCalledForeign) {
   constexpr uint64_t kLocks = ProcessorStatus::kMaxHeld + 5;
   for (uint64_t lock = 1; lock <= kLocks; ++lock) note_taken(lock, site(lock));
-  // First those of which something is known, so that the room has holes.
+  // The locks of which something is known come first, so that the table has holes.
   for (uint64_t lock = 1; lock <= kLocks; ++lock) {
     EXPECT_TRUE(note_let_go(lock)) << lock;
     EXPECT_EQ(taken_at(lock), 0u);

@@ -1,4 +1,5 @@
-// Who waits for whom, out of made-up processors; and when everybody has slept for long enough.
+// These test the report on which processor waits for which, made from processors that do not exist, and the decision
+// that all have slept for long enough.
 #include "report/waiting_report.h"
 
 #include <gmock/gmock.h>

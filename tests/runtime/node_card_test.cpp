@@ -63,7 +63,8 @@ TEST(NodeCard, TravelsWhole) {
   EXPECT_EQ(disagreement({*copy, *copy}), card->randomised ? disagreement({*card}) : "agreement");
 }
 
-// Every variable that makes a Config, but for what a node has of its own. A new setting of the run belongs here, too.
+// These are all variables that make a Config, except those of a node of its own. A new setting of the run belongs here,
+// too.
 TEST(NodeCard, EverySettingOfTheRunTravels) {
   const std::map<std::string, std::string> chosen = {
       {"MULTIGRAIN_PROCS_PER_NODE", "3"},  {"MULTIGRAIN_PAGE_SIZE", "16384"}, {"MULTIGRAIN_REGION_SIZE", "1G"},
@@ -147,7 +148,7 @@ TEST(NodeCard, NonsenseIsRefused) {
   NodeCard strange = card_of("ant");
   strange.settings = {{"LD_PRELOAD", "/tmp/evil.so"}};
   EXPECT_FALSE(decode(encode(strange))) << "only settings of Multigrain are taken";
-  // Whatever happens to a card, it is refused or read, and never more than that.
+  // However a card is damaged, it is refused or read, and nothing else happens.
   std::mt19937 random(1u);
   unsigned refused = 0;
   for (unsigned i = 0; i < 20000; ++i) {

@@ -63,7 +63,7 @@ class Bindings(unittest.TestCase):
         column = batches[0].column(0)
         del reader, batches, trace, table
         np.testing.assert_array_equal(column.to_numpy(), references["address"][: len(column)])
-        # Nothing need be taken out of a capsule, and an empty stream has a schema.
+        # A capsule whose contents are never used does no harm, and an empty stream has a schema.
         mt.open(path).__arrow_c_stream__()
         none = f"{self.folder.name}/none.mgt"
         mt.write(none, np.empty(0, mt.REFERENCE), processors=1)
@@ -139,7 +139,7 @@ class Bindings(unittest.TestCase):
         wanted = self.analyzed(path, "--machine", "dsm")["machines"][0]["results"][0]
         self.assertEqual(mt.optimal(trace, "dsm")[0].mcpr, wanted["mcpr"])
 
-    # The policy of src/trace/model/policy.h's example, and one whose cost is known.
+    # This is the policy of src/trace/model/policy.h's example, and one whose cost is known.
 
     def test_a_policy_in_python(self):
         class Always(mt.Policy):

@@ -6,7 +6,7 @@ import unittest
 
 from real_studies import RealStudies
 
-# Processors so much slower than this machine's that 50 us is to them what it was to MGS's, more or less.
+# The processors are so much slower than this machine's that 50 us is to them what it was to MGS's, more or less.
 SLOWER = ("--clock-scale", "100")
 
 
@@ -34,7 +34,7 @@ class Order(RealStudies):
         self.assertLess(jacobi[1]["per_100us"], water[1]["per_100us"] / 2)
         self.assertLess(water[4]["slope"], water[1]["slope"])
         plain, tiled = slopes("water-kernel", "--size", "test"), slopes("water-kernel", "--size", "test", "--variant", "tiled")
-        # In nodes of one there is nothing to tile for.
+        # In nodes of one processor there is nothing to tile for.
         self.assertLess(tiled[4]["slope"], plain[4]["slope"])
 
 

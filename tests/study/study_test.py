@@ -12,7 +12,7 @@ import time
 import unittest
 from pathlib import Path
 
-from multigrain.study import metrics, studies
+from multigrain.study import figures, metrics, studies
 from multigrain.study.runs import Cache, Run, StudyError
 
 BIN = os.environ["MULTIGRAIN_TEST_BIN"]
@@ -43,7 +43,7 @@ class Metrics(unittest.TestCase):
         self.assertEqual(grain(340.0, 189.0, 73.0, 1960.0), metrics.MEDIUM)  # Water
         self.assertEqual(grain(58.0, 33.9, 3.04, 53.5), metrics.FINE)  # TSP: slowdown at worst, less than 2 at best
         self.assertEqual(grain(58.0, 33.9, 3.04), metrics.MEDIUM)  # not known to be worse
-        # Flat, and no faster than one processor anywhere: that is not the cluster's doing.
+        # The curve is flat, and nowhere faster than one processor. That is not due to the cluster.
         self.assertEqual(grain(10.0, 10.0, 9.5, 15.0), metrics.COARSE)
         self.assertIn("Figure 3", metrics.classify({1: 110.0, 4: 100.0, 8: 10.0}, 8, 400.0).reason)
         self.assertIn("Figure 4", metrics.classify({1: 100.0, 4: 11.0, 8: 10.0}, 8, 70.0).reason)
@@ -87,6 +87,13 @@ class Metrics(unittest.TestCase):
                 studies.parse_latency(text)
         self.assertEqual(studies.with_latency("mgs", 5_000), "mgs,latency=5us")
         self.assertEqual(studies.with_latency("bandwidth=1GB/s,latency=50us", 5_000), "bandwidth=1GB/s,latency=5us")
+
+
+class Figures(unittest.TestCase):
+    def test_percent_has_digits_and_no_power_of_ten(self):
+        shown = [figures.percent(part, 2) for part in (None, 0.0004, 0.0123, 0.123456, 1.0, 12.345)]
+        self.assertEqual(shown, ["–", "0 %", "1.2 %", "12 %", "100 %", "1,234 %"])
+        self.assertEqual([figures.percent(part) for part in (0.0345, 1.59, -12.3)], ["3.45 %", "159 %", "-1,230 %"])
 
 
 class Folder(unittest.TestCase):
@@ -314,7 +321,7 @@ class Studies(Command):
         child.kill()
         child.communicate(timeout=900)
         self.assertTrue(self.until(lambda: not self.left_over()))
-        # Nor, once the next study begins, its folder.
+        # The folder of the killed study is there until the next study begins.
         self.assertEqual(len(list((self.folder / ".mgstudy").glob("running-*"))), 1)
         self.study("-r", "1")
         self.assertEqual(list((self.folder / ".mgstudy").glob("running-*")), [])

@@ -44,7 +44,7 @@ class Writing(Report):
     def test_shows_what_analyze_computes(self):
         out = self.file("analysis.json")
         self.addCleanup(os.remove, out)
-        # The report's defaults.
+        # These are the report's defaults.
         status, _, err = mgtrace("analyze", self.trace, *OPTIONS, "--policy", "all", "--vary", "R,r,G,g,o_s", "--false-sharing",
                                  "--perturb", "1", "--json", out)
         self.assertEqual((status, err), (0, ""))
@@ -162,7 +162,7 @@ class InTheBrowser(Report):
         self.assertEqual(self.button("mcpr", "competitive").get_attribute("aria-pressed"), "false")
         self.button("mcpr", "competitive").click()
         self.assertTrue(self.shown("mcpr", "competitive") is True)
-        # A policy's line that is not there at first.
+        # The policy's line is hidden at first.
         self.assertEqual(self.shown("components-areas", "competitive"), "legendonly")
 
     def test_the_keyboard_will_do(self):

@@ -9,7 +9,7 @@ import numpy as np
 BIN = os.environ["MULTIGRAIN_TEST_BIN"]
 MGTRACE = f"{BIN}/mgtrace"
 
-# What a page must not take for markup.
+# A page must not take this for markup.
 NASTY = "</script><img src=x onerror=alert(1)>&amp;"
 
 

@@ -16,7 +16,7 @@ inline constexpr bool kHasSanitizer = false;
 inline constexpr bool kHasSanitizer = false;
 #endif
 
-// `whole`, or with a sanitizer `part`.
+// Returns `whole`, or with a sanitizer `part`.
 template <typename T>
 constexpr T effort(T whole, std::type_identity_t<T> part) {
   return kHasSanitizer ? part : whole;

@@ -1,11 +1,11 @@
-// The fabric of the tests: N nodes in one process, one thread, and every delivery under the test's control.
+// This is the fabric of the tests: N nodes in one process, one thread, and every delivery under the test's control.
 //
 // A message waits in its link (an ordered pair of nodes, FIFO) until the test delivers it, by name or at random from a
 // seed; the same seed and the same calls give the same run. A remote operation is carried out when it is called, but a
 // hook runs first, in which the test may deliver messages, run other nodes, or switch to another stack: so every
 // interleaving of remote operations and deliveries can be produced.
 //
-// Differences from the other fabrics, all on purpose: it may call malloc; there is no clock, so `not_before` is kept
+// It differs from the other fabrics on purpose: it may call malloc; there is no clock, so `not_before` is kept
 // (pending() shows it) and not waited for; queues are unbounded, so send() never waits; a slice is read when its
 // handler fetches it. Every broken rule (a handler that polls, an offset out of range, ...) ends the process, as there.
 #pragma once
@@ -51,7 +51,7 @@ class SimFabric final : public Fabric {
   // Polling threads are counted (pollers()), and otherwise without effect: no thread sleeps.
   void begin_polling() override { ++pollers_; }
   void end_polling() override;
-  // One poll(), without sleeping.
+  // Polls once, without sleeping.
   void serve() override { poll(); }
   void wake_service() override {}
 
@@ -82,13 +82,13 @@ class SimNetwork {
   struct Options {
     unsigned nodes = 2;
     uint64_t seed = 1;
-    size_t frames_bytes = 64 * 1024;  // of each node's kFrames segment
-    size_t words_bytes = 64 * 1024;   // and its kWords segment
-    size_t lines_bytes = 16 * 1024;   // and its kLines segment
+    size_t frames_bytes = 64 * 1024;  // size of each node's kFrames segment,
+    size_t words_bytes = 64 * 1024;   // of its kWords segment,
+    size_t lines_bytes = 16 * 1024;   // and of its kLines segment
     PollMode poll = PollMode::kManual;
   };
 
-  // A remote operation about to be carried out.
+  // This is a remote operation that is about to be carried out.
   struct Operation {
     enum class Kind { kPut, kGet, kFetchAndSet, kFetchAdd, kCompareAndSwap };
     Kind kind;
@@ -99,7 +99,7 @@ class SimNetwork {
     uint64_t length;
   };
 
-  // A message on its way.
+  // This is a message on its way.
   struct Pending {
     NodeId from;
     NodeId to;
@@ -109,7 +109,7 @@ class SimNetwork {
     Nanoseconds not_before;
   };
 
-  // 1 to NodeSet::kCapacity nodes.
+  // There may be 1 to NodeSet::kCapacity nodes.
   explicit SimNetwork(const Options& options);
   SimNetwork(const SimNetwork&) = delete;
   SimNetwork& operator=(const SimNetwork&) = delete;
@@ -117,24 +117,24 @@ class SimNetwork {
 
   [[nodiscard]] unsigned nodes() const { return options_.nodes; }
   [[nodiscard]] SimFabric& node(NodeId node) { return *fabrics_[node.value]; }
-  // A node's segment, for the test to look into. Initially zeroes that the network owns.
+  // Returns a node's segment, so that the test can look into it. At first it has zeros, and the network owns it.
   [[nodiscard]] std::span<std::byte> segment(NodeId node, SegmentId segment);
   // Makes memory of the test's (aligned to 8 bytes) the node's segment.
   void export_segment(NodeId node, SegmentId segment, std::span<std::byte> memory);
 
-  // Everything that is on its way: by sender, then by receiver, then in order of sending. Pointers are valid until the
-  // next delivery or send.
+  // Returns everything that is on its way: by sender, then by receiver, then in order of sending. Pointers are valid
+  // until the next delivery or send.
   [[nodiscard]] std::vector<const Pending*> pending() const;
   [[nodiscard]] size_t pending_count() const { return pending_count_; }
-  // The messages that may be delivered next: the first of each link that is not empty.
+  // Returns the messages that may be delivered next: the first of each link that is not empty.
   [[nodiscard]] std::vector<const Pending*> deliverable() const;
 
-  // Delivers the oldest message of the link: runs its handler. False if the link is empty or the receiver is in a
-  // handler (which can only be when called from the hook).
+  // Delivers the oldest message of the link: runs its handler. Returns false if the link is empty or the receiver is in
+  // a handler (which is possible only when called from the hook).
   bool deliver(NodeId from, NodeId to);
-  // Delivers the first message of a random link. False if nothing can be delivered.
+  // Delivers the first message of a random link. Returns false if nothing can be delivered.
   bool random_step();
-  // Random steps until nothing is on its way. Returns how many, or ends the process after `limit` of them.
+  // Makes random steps until nothing is on its way. Returns how many, or ends the process after `limit` of them.
   uint64_t run(uint64_t limit = 1'000'000);
 
   // Runs before every remote operation that a node makes on another node (not on itself). It may call everything here,

@@ -1,4 +1,5 @@
-// Barriers on small machines: every order of every step and message. The network delivers in any order at all.
+// This explores barriers on small machines, in every order of every step and message. The network delivers in any
+// order.
 #include "sync/barrier_engine.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +17,7 @@ namespace {
 struct Packet {
   bool down;
   uint8_t to;
-  uint32_t value;  // episode, or number of waiters
+  uint32_t value;  // an episode, or a number of waiters
   auto operator<=>(const Packet&) const = default;
 };
 
@@ -39,7 +40,7 @@ struct TreeScenario {
   unsigned nodes;
   unsigned radix;
   uint16_t root;
-  std::vector<unsigned> processors;  // of each node
+  std::vector<unsigned> processors;  // number of processors of each node
   uint8_t episodes;
   bool forget_flush = false;
 };
@@ -49,7 +50,7 @@ struct TreeWorld {
   struct Processor {
     uint8_t node;
     Phase phase = Phase::kRunning;
-    uint8_t arrivals = 0;  // arrived so often; an episode number while waiting
+    uint8_t arrivals = 0;  // how often it has arrived; an episode number while it waits
   };
 
   const TreeScenario* scenario;
@@ -57,7 +58,7 @@ struct TreeWorld {
   std::vector<Processor> processor;
   std::vector<Packet> network;
   std::vector<uint8_t> flushed;  // ghost: arrivals of the node's processors that its last flush covered
-  std::vector<uint8_t> inner;    // of each node: processors and children that its engine has counted
+  std::vector<uint8_t> inner;    // for each node, the processors and children that its engine has counted
   std::string violation;
 
   explicit TreeWorld(const TreeScenario& s) : scenario(&s), node(s.nodes), flushed(s.nodes), inner(s.nodes) {
@@ -111,7 +112,7 @@ struct TreeWorld {
         perform(n, episode, node[n].flushed(place(n)));
         break;
       }
-      case Phase::kWaiting:  // and its node's episode has moved on
+      case Phase::kWaiting:  // it goes on when its node's episode has moved on
         p.phase = Phase::kRunning;
         for (const Processor& other : processor)
           if (other.arrivals < p.arrivals) violation = "a processor left before all had arrived";
@@ -206,7 +207,7 @@ TEST(BarrierEngine, EveryNodeIsInTheTreeOnce) {
 
 struct CountedScenario {
   uint32_t count;
-  std::vector<uint8_t> arrivals;  // how often each processor comes
+  std::vector<uint8_t> arrivals;  // how often each processor arrives
 };
 
 struct CountedWorld {
@@ -216,7 +217,7 @@ struct CountedWorld {
     Phase phase = Phase::kRunning;
     uint8_t done = 0;
     uint8_t ticket = 0;
-    uint8_t before = 0;  // ghost: episodes that had ended when it came
+    uint8_t before = 0;  // ghost: episodes that had ended when it arrived
   };
 
   const CountedScenario* scenario;

@@ -1,4 +1,4 @@
-// Exhaustive exploration of a small machine: every state that any order of steps can reach.
+// This explores a small machine exhaustively: every state that any order of steps can reach.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,13 @@ namespace multigrain::testing {
 struct Exploration {
   size_t states = 0;
   size_t ends = 0;        // states in which nothing can happen any more
-  std::string violation;  // the first one, or empty
+  std::string violation;  // the first violation, or empty
 };
 
 // World is copyable and has
-//   void encode(std::string&) const       appends what tells this state from others
-//   std::string check() const             what is wrong with the state, or empty
-//   std::string check_end() const         what is wrong with resting in it, or empty
+//   void encode(std::string&) const       appends bytes that tell this state from others
+//   std::string check() const             returns what is wrong with the state, or nothing
+//   std::string check_end() const         returns what is wrong if the machine rests in the state, or nothing
 //   template <F> void steps(F&& visit)    calls visit(World) for each successor
 // A step that finds something wrong sets `violation` (std::string, not encoded) in the successor.
 template <typename World>

@@ -1,4 +1,4 @@
-// The program that `explore futex` becomes.
+// `explore futex` becomes this program.
 #include "../coherence/explore.h"
 #include "futex_scenarios.h"
 

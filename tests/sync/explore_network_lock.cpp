@@ -1,4 +1,4 @@
-// The program that `explore network_lock` becomes.
+// `explore network_lock` becomes this program.
 #include "../coherence/explore.h"
 #include "network_lock_world.h"
 

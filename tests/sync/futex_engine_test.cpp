@@ -83,7 +83,7 @@ TEST(FutexEngine, AWakeWaitsForTheTentativeThatItWouldTake) {
   Server server(5);
   server.wait(1, 64);
   server.enqueue(2, 64);
-  // This one needs to go no further than the first.
+  // This wake ends at the first waiter.
   EXPECT_EQ(server.wake(3, 64, 1), (Tellings{{1, Answer::kWoken}, {3, Answer::kDone, 1}}));
   EXPECT_TRUE(server.wake(3, 64, 1).empty());
   // A later waiter comes into the queue after the wake.

@@ -1,4 +1,4 @@
-// Several nodes whose threads use futexes, in one process. The guest's memory is this process's.
+// This is several nodes whose threads use futexes, in one process. The guest's memory is this process's.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -132,7 +132,7 @@ void Machine::step(unsigned thread) {
       send(thread, FutexCall::kWake, {.key = key_of(op(thread).word), .count = 1});
       self.at = At::kAwaitDone;
       return;
-    case At::kAwaitQueued:  // a mutant's
+    case At::kAwaitQueued:  // only a mutant comes here
       self.has_looked = true;
       judge_begin(thread);
       return;
@@ -223,7 +223,7 @@ void Machine::request_op(unsigned thread, FutexCall call) {
   threads_[thread].at = call == FutexCall::kHold ? At::kAwaitHeld : At::kAwaitDone;
 }
 
-// wait(): the first look.
+// This is the first look of wait().
 void Machine::look(unsigned thread) {
   Thread& self = threads_[thread];
   if (words_[op(thread).word] != expected(thread)) {
@@ -238,7 +238,7 @@ void Machine::look(unsigned thread) {
   self.at = At::kAwaitQueued;
 }
 
-// wait(): after kQueued.
+// This is what wait() does after kQueued.
 void Machine::look_again(unsigned thread) {
   Thread& self = threads_[thread];
   if (!self.has_looked && words_[op(thread).word] != expected(thread)) {
@@ -280,7 +280,7 @@ void Machine::held_look(unsigned thread) {
   self.at = At::kAwaitDone;
 }
 
-// FUTEX_WAIT is over: the guest's own loops look again.
+// FUTEX_WAIT is over. The guest's own loops look again.
 void Machine::wait_returns(unsigned thread, bool woken) {
   Thread& self = threads_[thread];
   self.has_looked = false;
@@ -338,7 +338,7 @@ void Machine::serve(unsigned thread) {
   if (!told_.empty()) wrong("waiters are told that they are woken by an operation that is not carried out");
 }
 
-// The server tells an answer: a moment at which something happens in the futex that judges.
+// The server tells an answer. This is a moment at which something happens in the judging futex.
 void Machine::answered(unsigned thread, FutexAnswer answer, uint32_t result) {
   note("; answers {} to thread {}", static_cast<int>(answer), thread);
   to_thread_[thread].push_back(answer);
@@ -373,7 +373,7 @@ void Machine::receive(unsigned thread) {
   } else if (answer == FutexAnswer::kWoken && (at == At::kAsleep || at == At::kAwaitLeft)) {
     wait_returns(thread, at == At::kAsleep || !has(Mutant::kLeavesAtOnce));
   } else if (has(Mutant::kConfirmsBlindly) && answer == FutexAnswer::kLeft && at != At::kAwaitLeft) {
-    // Its call has ended long ago.
+    // The thread's call has ended long ago.
   } else if (answer == FutexAnswer::kLeft && at == At::kAwaitLeft) {
     wait_returns(thread, false);
   } else if (answer == FutexAnswer::kHeld && at == At::kAwaitHeld) {
@@ -387,7 +387,7 @@ void Machine::receive(unsigned thread) {
 
 // --- The futex that judges
 
-// Something happens to the waiters of a word. No holder may have looked before and be carried out after.
+// Something happens to the waiters of a word. No holder may have looked before this and be carried out after it.
 void Machine::disturb(unsigned word, const char* what) {
   for (unsigned i = 0; i < scenario_->programs.size(); ++i)
     if (has_looked_[i] && (op(i).word == word || op(i).second_word == word))
@@ -406,7 +406,7 @@ void Machine::judge_begin(unsigned thread) {
   disturb(op(thread).word, "a wait begins");
 }
 
-// Wakes there; `told` counts those of them that have been told.
+// Wakes waiters in the judging futex. `told` counts those of them that have been told.
 uint32_t Machine::judge_wake(unsigned word, unsigned count, uint32_t bitset, unsigned& told) {
   uint32_t woken = 0;
   for (size_t i = 0; i < order_.size() && woken < count;) {

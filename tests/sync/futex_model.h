@@ -25,8 +25,8 @@ namespace multigrain::futex_model {
 inline constexpr unsigned kMaxThreads = 4;
 inline constexpr unsigned kWords = 3;
 
-// Deliberate faults, each of which a test shows to be caught: first of what a thread does, and then of the engine,
-// which futex_mutants.cmake puts there.
+// A test shows that each of these deliberate faults is caught. First come faults of what a thread does, and then faults
+// of the engine, which futex_mutants.cmake puts there.
 enum class Mutant : uint8_t {
   kNone,
   kConfirmsBlindly,        // a waiter counts as confirmed when it is queued, and may leave again
@@ -34,16 +34,16 @@ enum class Mutant : uint8_t {
   kLooksWhileQueueing,     // a waiter does not wait for kQueued before it looks
   kLeavesAtOnce,           // a waiter whose time is up does not look whether it has been woken
   kComparesFirst,          // CMP_REQUEUE compares before it holds the keys
-  kChangesFirst,           // WAKE_OP changes its word before
-  kPassesOverTentative,    // a wake takes those that have confirmed
-  kTakesTentative,         // a wake takes those that have not confirmed, too
+  kChangesFirst,           // WAKE_OP changes its word before it holds the keys
+  kPassesOverTentative,    // a wake takes only waiters that have confirmed
+  kTakesTentative,         // a wake takes waiters that have not confirmed, too
   kQueuesUnderOperations,  // a waiter is queued while an operation is pending
-  kGoesOnOutOfOrder,       // what is pending does not wait for what came before it
+  kGoesOnOutOfOrder,       // a pending operation does not wait for those that came before it
   kHoldsTentative,         // a key is held while a waiter is tentative
-  kCancelIsQuiet,          // when a waiter cancels, nothing goes on
+  kCancelIsQuiet,          // when a waiter cancels, no pending operation goes on
   kConfirmIsQuiet,         // the same when it confirms
   kHolderIsQuiet,          // the same when a holder is done
-  kOneGoesOn,              // of what is pending, one goes on
+  kOneGoesOn,              // only one pending operation goes on
   kLeftTwice,              // a waiter that has been woken is told that it has left
   kForgetsSecondBucket,    // an operation on two keys is pending at the first only
   kCount
@@ -57,16 +57,16 @@ inline Mutant mutant_of_engine = Mutant::kNone;
 
 enum class Kind : uint8_t {
   kWait,       // one FUTEX_WAIT of `word` for `value`
-  kTimedWait,  // the same, whose time may be up at any time once it sleeps
-  kWaitWhile,  // while the word is `value`: FUTEX_WAIT
-  kLock,       // of glibc's lowlevellock: 0 free, 1 held, 2 held and wanted
-  kTimedLock,  // the same, whose waits may end at any time
-  kLockAgain,  // by a thread that a requeue may have moved to the lock: others may be there, too
+  kTimedWait,  // the same, but its time may be up at any time once it sleeps
+  kWaitWhile,  // repeats FUTEX_WAIT while the word is `value`
+  kLock,       // takes glibc's lowlevellock: 0 is free, 1 held, 2 held and wanted
+  kTimedLock,  // the same, but its waits may end at any time
+  kLockAgain,  // takes it after a requeue may have moved the thread to the lock: others may wait there, too
   kUnlock,
   kStore,
-  kWake,        // `count` of `word`
-  kRequeue,     // wakes `count` of `word`, moves `second_count` to `second_word`
-  kCmpRequeue,  // if `word` is `value`
+  kWake,        // wakes `count` waiters of `word`
+  kRequeue,     // wakes `count` waiters of `word`, and moves `second_count` to `second_word`
+  kCmpRequeue,  // does the same if `word` is `value`
   kWakeOp,      // `second_word` becomes `value`; wakes `count` of `word`, and `second_count` of the other if that was 0
 };
 
@@ -83,7 +83,7 @@ struct Op {
 struct Scenario {
   std::string name;
   std::vector<std::vector<Op>> programs;
-  bool must_end = false;  // nobody may sleep at the end
+  bool must_end = false;  // no thread may sleep at the end
   unsigned buckets = 4;
   Mutant mutant = Mutant::kNone;
 };
@@ -110,9 +110,9 @@ class Machine : exploring::Narrator {
   // This says what a thread does next, or waits for.
   enum class At : uint8_t {
     kOp,
-    kLook,      // at the word, before it asks to be queued
-    kExchange,  // of a lock: takes it or says that it is wanted
-    kWakeNext,  // of an unlock
+    kLook,      // looks at the word, before it asks to be queued
+    kExchange,  // takes a lock, or says that it is wanted
+    kWakeNext,  // unlocks: wakes the next waiter
     kAwaitQueued,
     kLookAgain,
     kAsleep,
@@ -125,12 +125,12 @@ class Machine : exploring::Narrator {
   struct Thread {
     uint8_t pc = 0;
     At at = At::kOp;
-    bool has_looked = false;  // a mutant's: and has found what it expects
+    bool has_looked = false;  // a mutant has looked, and has found the value that it expects
   };
   // This is what the futex that judges knows of the thread.
   struct Waiting {
-    bool is_queued = false;   // at the server: has its place in the order
-    bool is_waiting = false;  // has found the value
+    bool is_queued = false;   // it is queued at the server, and has its place in the order
+    bool is_waiting = false;  // it has found the value
     bool is_woken = false;
     uint8_t word = 0;
   };
@@ -152,7 +152,7 @@ class Machine : exploring::Narrator {
   void finish(unsigned thread);
   [[nodiscard]] uint8_t expected(unsigned thread) const;
 
-  // The futex that judges.
+  // These belong to the judging futex.
   void judge_queued(unsigned thread);
   void judge_begin(unsigned thread);
   void judge_done(unsigned thread, uint32_t result);
@@ -169,10 +169,10 @@ class Machine : exploring::Narrator {
   std::array<FutexBucket, 4> buckets_{};
   FutexServer engine_;
   std::array<Waiting, kMaxThreads> waiting_{};
-  std::vector<uint8_t> order_;                  // of threads that are queued at the server
-  std::vector<uint8_t> told_;                   // have been told that they are woken, by an operation that is not done
-  std::array<bool, kMaxThreads> has_looked_{};  // a holder at its word, and the operation is not done
-  uint8_t inside_ = 0;                          // a critical section
+  std::vector<uint8_t> order_;                  // the threads that are queued at the server, in order
+  std::vector<uint8_t> told_;                   // threads that an unfinished operation has told that they are woken
+  std::array<bool, kMaxThreads> has_looked_{};  // a holder has looked at its word, and its operation is not done
+  uint8_t inside_ = 0;                          // threads in the critical section
 };
 
 }  // namespace multigrain::futex_model

@@ -1,5 +1,5 @@
-// Each mutant breaks one thing that sync/futex relies on, and is refuted by the explorer. Built with an engine that has
-// the deliberate faults in it (futex_mutants.cmake).
+// Each mutant breaks one thing that sync/futex relies on, and the explorer refutes it. The test is built with an engine
+// that has the deliberate faults in it (futex_mutants.cmake).
 #include <gtest/gtest.h>
 
 #include <ostream>

@@ -1,4 +1,4 @@
-// Futexes of nodes as they are in a run: forked processes that share words, and nothing else but the fabric.
+// These test futexes of nodes as they are in a run: forked processes that share words, and nothing else but the fabric.
 //
 // Every child kills itself after a minute, so that a lost wake-up is a failed test and not a test that hangs.
 #include <gtest/gtest.h>

@@ -12,7 +12,7 @@ std::vector<Scenario> scenarios() {
     scenario.programs = std::move(programs);
     scenario.must_end = must_end;
     all.push_back(scenario);
-    // The same with all keys in one bucket, which makes a difference where there are several.
+    // This adds the same machines with all keys in one bucket, which makes a difference if there are several keys.
     bool has_two = false;
     for (const std::vector<Op>& program : scenario.programs)
       for (const Op& op : program) has_two |= op.word != 0 || op.second_word != 0;
@@ -43,7 +43,7 @@ std::vector<Scenario> scenarios() {
   add("a mutex of three threads whose waits are interrupted",
       {{timed_lock, unlock}, {lock, unlock}, {timed_lock, unlock}}, true);
   add("a mutex of four threads", {{lock, unlock}, {timed_lock, unlock}, {lock, unlock}, {lock, unlock}}, true);
-  // Waiters of the condition variable (word 1) that a broadcast moves to the mutex (word 0).
+  // A broadcast moves the waiters of the condition variable (word 1) to the mutex (word 0).
   const Op broadcast{.kind = Kind::kCmpRequeue, .word = 1, .value = 1, .count = 1, .second_word = 0, .second_count = 9};
   add("a condition variable of two waiters",
       {{lock, unlock, wait(1, 0), lock_again, unlock},

@@ -1,4 +1,4 @@
-// The machines in which the futexes of a guest are explored.
+// The futexes of a guest are explored in these machines.
 #pragma once
 
 #include <vector>

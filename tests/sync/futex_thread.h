@@ -1,4 +1,4 @@
-// A thread of a guest that uses futexes as C libraries do: a mutex, and a condition variable.
+// This is a thread of a guest that uses futexes as C libraries do: for a mutex, and for a condition variable.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -70,7 +70,7 @@ class FutexThread final : public FutexCaller {
     return result;
   }
 
-  // glibc's lowlevellock.
+  // This is glibc's lowlevellock.
   void lock(std::atomic<uint32_t>& word) {
     uint32_t free = 0;
     if (!word.compare_exchange_strong(free, 1)) lock_wanted(word);
@@ -82,7 +82,7 @@ class FutexThread final : public FutexCaller {
     if (word.exchange(0) == 2) wake(word, 1);
   }
 
-  // A condition variable that moves its waiters to the mutex.
+  // This is a condition variable that moves its waiters to the mutex.
   void cond_wait(std::atomic<uint32_t>& cond, std::atomic<uint32_t>& mutex) {
     const uint32_t seen = cond.load();
     unlock(mutex);
@@ -115,7 +115,7 @@ class FutexThread final : public FutexCaller {
 struct alignas(64) FutexWords {
   std::atomic<uint32_t> mutex{0};
   std::atomic<uint32_t> cond{0};
-  // Guarded by the mutex, and not atomic: ThreadSanitizer sees whether it excludes.
+  // The mutex guards this. It is not atomic, so that ThreadSanitizer sees whether the mutex excludes.
   uint64_t counter = 0;
   unsigned arrived = 0;
   unsigned round = 0;
@@ -127,7 +127,7 @@ struct FutexTally {
   std::atomic<unsigned> wrong{0};
 };
 
-// One of `all` threads that count under the mutex, and meet at a barrier that the condition variable makes.
+// Runs one of `all` threads that count under the mutex, and meet at a barrier that the condition variable makes.
 inline void count_and_meet(Futexes& futexes, FutexWords& words, FutexTally& tally, unsigned all, unsigned number,
                            unsigned rounds, const Manner& manner) {
   FutexThread thread(futexes, manner, number + 1);

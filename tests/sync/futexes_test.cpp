@@ -1,5 +1,5 @@
-// The futex call of a guest whose threads run on several nodes: its results beside the system's own, and a mutex and a
-// condition variable that are made with it, over two fabrics.
+// These test the futex call of a guest whose threads run on several nodes: its results beside the system's own, and a
+// mutex and a condition variable that are made with it, over two fabrics.
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <signal.h>
@@ -37,7 +37,8 @@ class CallAsTheSystem {
  public:
   CallAsTheSystem() : machine_(loopback(2), WaitPolicy{0}) {}
 
-  // The same call by both, of words that are the same before. True: so are the results and the words after.
+  // Makes the same call by both, of words that are the same before. Returns success if the results and the words
+  // afterwards are the same, too.
   ::testing::AssertionResult is_same(int operation, uint32_t value, const timespec* timeout, uint32_t second_value,
                                      uint64_t offset, uint64_t second_offset, uint32_t third_value, uint32_t before) {
     theirs_ = {before, before + 1};
@@ -192,7 +193,7 @@ TEST_P(FutexWork, ManyMoreThreadsThanCores) {
 INSTANTIATE_TEST_SUITE_P(Futex, FutexWork, ::testing::ValuesIn(kManners),
                          [](const auto& tested) { return std::string(tested.param.name); });
 
-// A wake of every waiter that there is says how many there were.
+// A wake of all waiters returns how many there were.
 TEST(Futexes, AThousandWaitersAreWoken) {
   constexpr unsigned kWaiters = 250;
   FutexMachine machine(loopback(4), WaitPolicy{0});

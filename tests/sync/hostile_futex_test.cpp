@@ -1,4 +1,4 @@
-// The futexes of a guest among nodes that send anything.
+// These test the futexes of a guest among nodes that send anything.
 #include "../fabric/hostile.h"
 #include "sync/futex/futexes.h"
 #include "sync/futex/messages.h"
@@ -8,7 +8,7 @@ namespace {
 
 constexpr unsigned kNodes = 3;
 
-// One that might be right: few slots and keys, so that calls meet.
+// Makes a request that might be right. It has few slots and keys, so that calls meet.
 MessageHeader plausible(std::mt19937_64& random) {
   MessageHeader header;
   header.type = futex_message::kCall;

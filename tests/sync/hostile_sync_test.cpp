@@ -20,11 +20,11 @@ class Quiet final : public SyncHost {
   WaitPolicy policy_;
 };
 
-// A node that has used some objects, and handles of all kinds that other nodes may name.
+// This is a node that has used some objects, and has handles of all kinds that other nodes may name.
 struct Node {
   explicit Node(NodeId self) : fabric(self, kNodes), sync(host, fabric, kNodes, kProcessors, options()) {
     const SyncId lock = sync.lock_create();
-    (void)sync.trylock(lock);  // stays held if it could be taken without another node
+    (void)sync.trylock(lock);  // the lock stays held if it could be taken without another node
     sync.flag_set(sync.flag_create(), 7);
     sync.sem_post(sync.sem_create(0));
     handles = {lock,
@@ -58,7 +58,7 @@ SyncKind kind_for(MessageType type, uint8_t call, std::mt19937_64& random) {
   return call <= static_cast<uint8_t>(ServerCall::kSemPost) ? SyncKind::kSem : SyncKind::kFlag;
 }
 
-// One that might be right: a known type, an object of its kind, small numbers.
+// Makes a message that might be right: a known type, an object of its kind, small numbers.
 MessageHeader plausible(const Node& node, std::mt19937_64& random) {
   MessageHeader header;
   header.type = static_cast<MessageType>(sync_message::kLockRequest +

@@ -1,5 +1,5 @@
-// The lock protocol on a machine of 3 nodes, one with 2 processors: every order of every step and message. The network
-// delivers in any order at all, which is more than it really does.
+// This explores the lock protocol on a machine of 3 nodes, one with 2 processors, in every order of every step and
+// message. The network delivers in any order, which is more than it really does.
 #include "sync/lock_engine.h"
 
 #include <gtest/gtest.h>
@@ -22,9 +22,9 @@ constexpr std::array<uint8_t, kProcessors> kNodeOf = {0, 0, 1, 2};
 enum class Phase : char {
   kIdle,
   kWaiting,
-  kTrying,    // waits for the answer to a try
-  kInside,    // has the lock and has written under it
-  kFlushing,  // unlocking: no waiter of its node was there, so it must flush
+  kTrying,    // it waits for the answer to a try
+  kInside,    // it has the lock and has written under it
+  kFlushing,  // it unlocks; no processor of its node waits, so it must flush
   kFlushed,
 };
 
@@ -44,10 +44,10 @@ struct Scenario {
   uint16_t bound = 1;
   // This is what each processor does: L is lock and unlock, T is a try, and an unlock if it succeeded.
   std::array<std::string, kProcessors> program;
-  bool forget_flush = false;  // break the protocol, to see that the explorer would notice
+  bool forget_flush = false;  // breaks the protocol, to see that the explorer would notice
   bool forget_bound = false;
-  bool forget_attempt = false;  // every BUSY is taken for the answer to the present attempt
-  bool forget_busy = false;     // BUSY is not sent
+  bool forget_attempt = false;  // takes every BUSY for the answer to the present attempt
+  bool forget_busy = false;     // sends no BUSY
 };
 
 struct World {
@@ -58,13 +58,14 @@ struct World {
   std::array<uint8_t, kProcessors> done{};
   std::vector<Packet> network;
   std::array<bool, kNodes> dirty{};
-  // Ghosts: how often a processor got the lock while another node was known to wait; the order of requests.
+  // These are ghosts: how often a processor got the lock while another node was known to wait, and the order of
+  // requests.
   std::array<uint8_t, kNodes> grants{};
   std::vector<uint8_t> asked;
   // This says of each try under way that when it began all other processors were idle and the token was at rest, and
   // that no processor has begun since.
   std::array<bool, kProcessors> alone{};
-  bool taken = false;  // somebody had the lock at some time
+  bool taken = false;  // some processor had the lock at some time
   std::string violation;
 
   explicit World(const Scenario& s) : scenario(&s) {

@@ -53,7 +53,7 @@ class LoopbackFabric final : public Fabric {
     word(at, segment, offset).compare_exchange_strong(expected, desired);
     return expected;
   }
-  // Atomics on other nodes' words, of this node.
+  // Returns the number of this node's atomics on other nodes' words.
   [[nodiscard]] uint64_t remote_atomics() const { return remote_atomics_.load(); }
 
   void set_handler(MessageType type, MessageHandler handler, void* context) override {
@@ -136,7 +136,7 @@ class LoopbackFabric final : public Fabric {
 
   NodeId self_;
   std::vector<LoopbackFabric*> peers_;
-  std::vector<std::unique_ptr<Inbox>> inbox_;  // by sender
+  std::vector<std::unique_ptr<Inbox>> inbox_;  // indexed by sender
   std::array<Handler, 256> handlers_;
   EventCount doorbell_;
   std::atomic<bool> stop_serving_{false};  // wake_service() was called

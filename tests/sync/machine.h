@@ -1,4 +1,4 @@
-// Several nodes with synchronisation and a toy memory, in one process.
+// This is several nodes with synchronisation and a toy memory, in one process.
 //
 // The toy memory is what makes these tests see a release that is missing: every node has its own copy of every cell,
 // and a write reaches the other copies only in a release of its node. Cells are atomics, so the toy itself is free of
@@ -31,7 +31,7 @@ class ToyMemory {
     nodes_[node]->dirty[cell].store(true, std::memory_order_release);
     nodes_[node]->any_dirty.store(true, std::memory_order_release);
   }
-  // Under one guard a node: a release waits for the releases of the node's other processors.
+  // Each node has one guard, so a release waits for the releases of the node's other processors.
   void release(unsigned node) {
     Node& from = *nodes_[node];
     const std::lock_guard lock(from.guard);
@@ -63,7 +63,8 @@ class ToyHost final : public SyncHost {
     memory_.release(node_);
     drain_store_buffer();
   }
-  // The calling thread has written something that the node's other processors do not see before it settles.
+  // The calling thread has written something that the node's other processors do not see before it drains its store
+  // buffer.
   void write_own() {
     if (!std::exchange(t_unsettled, true)) unsettled_.fetch_add(1, std::memory_order_relaxed);
   }
@@ -92,7 +93,7 @@ class Machine {
  public:
   Machine(unsigned nodes, unsigned processors, SyncOptions options = {}, WaitPolicy policy = {2000})
       : Machine(loopback(nodes), processors, options, policy) {}
-  // The same over fabrics of another kind, one a node.
+  // Makes the same machine over fabrics of another kind, one for each node.
   Machine(std::vector<std::unique_ptr<Fabric>> fabrics, unsigned processors, SyncOptions options = {},
           WaitPolicy policy = {2000})
       : memory(static_cast<unsigned>(fabrics.size())), fabric(std::move(fabrics)), processors_(processors) {
@@ -122,7 +123,7 @@ class Machine {
       for (unsigned i = 0; i < processors_; ++i) threads.emplace_back(body, n, n * processors_ + i);
     for (std::thread& thread : threads) thread.join();
   }
-  // Loopback fabrics only.
+  // Works with loopback fabrics only.
   [[nodiscard]] uint64_t messages() const {
     uint64_t sum = 0;
     for (const auto& f : fabric) sum += dynamic_cast<const LoopbackFabric&>(*f).sent();

@@ -32,7 +32,8 @@ std::string World::check() const {
   };
   if (world.now.inside != 0 && !is_here_and_held(world.threads[world.now.inside - 1u]->node))
     return "a processor is inside, and its node does not have the lock";
-  // While the lock is at a node and not held, what was written under it is released where it came from.
+  // While the lock is at a node and not held, what was written under it has been released at the node from which it
+  // came.
   for (unsigned n = 0; world.is_known(n); ++n) {
     const uint64_t slot = world.now.nodes[n].slot;
     if ((slot & (kHere | kHeld)) != kHere || LockState::next_of(slot) != 0) continue;
@@ -99,7 +100,7 @@ void World::serialise(std::vector<uint8_t>& out) const {
     const uint32_t serving = state.record().serving.load();
     for (size_t i = 0; i < thread->found_size; ++i) {
       const Found& each = thread->found[i];
-      // A ticket is compared with nothing but later ones: all those that are past are alike.
+      // A ticket is compared with later ones only, so all tickets that are past are alike.
       const int32_t past = each.is_ticket ? std::max<int32_t>(static_cast<int32_t>(each.ticket - serving), -2) : 0;
       found = mix(found ^ each.what) + static_cast<uint32_t>(past) + 0x9e3779b97f4a7c15u;
     }
@@ -148,7 +149,7 @@ std::vector<Mutant> mutants() {
 
 namespace {
 
-// The programs have no outcome but that they end.
+// The only outcome of the programs is that they end.
 exploring::Report report_of(const Scenario& scenario) {
   return exploring_driver::Explorer<World>(scenario, {{}}).run().report;
 }

@@ -1,5 +1,5 @@
-// Every order of every step of small machines that use one network lock (network_lock_world.h). The counts go to
-// standard output.
+// This explores every order of every step of small machines that use one network lock (network_lock_world.h). The
+// counts go to standard output.
 #include <gtest/gtest.h>
 
 #include "../coherence/exploration_test.h"

@@ -1,8 +1,8 @@
-// The world of network_lock_world.h: its nodes and processors, and what the locks stand on. There is one at a time,
-// because locks and processors find it.
+// This is the world of network_lock_world.h: its nodes and processors, and the ports on which the locks stand. There is
+// only one at a time, because locks and processors find it by a global.
 //
-//   network_lock_world.cpp   how the world is made, choices and their undoing, what ports and stops do
-//   network_lock_checks.cpp  what must hold, and which states are the same
+//   network_lock_world.cpp   makes the world, takes and undoes choices, and has the ports and stops
+//   network_lock_checks.cpp  says what must hold, and which states are the same
 #pragma once
 
 #include <fmt/format.h>
@@ -30,7 +30,7 @@ inline constexpr SyncHandle kLock{
     .kind = static_cast<uint8_t>(SyncKind::kLock), .generation = 0, .creator = NodeId(0), .argument = 0, .index = 0};
 inline constexpr NodeId kManager{0};
 
-// The insides of a node's locks. They may be looked at while a processor stands in the middle of them.
+// This shows the insides of a node's locks. It may be used while a processor stands in the middle of them.
 struct LockState {
   using Record = NetworkLocks::Record;
   NetworkLocks& locks;
@@ -59,7 +59,7 @@ struct LockState {
 inline constexpr uint64_t kHere = NetworkLocks::kHere;
 inline constexpr uint64_t kHeld = NetworkLocks::kHeld;
 
-// An atomic operation on a word of the fabric.
+// This is an atomic operation on a word of the fabric.
 struct WordOperation {
   enum class Kind : uint8_t { kLoad, kSwap, kAdd, kCompareAndSwap };
   Kind kind = Kind::kLoad;
@@ -69,7 +69,7 @@ struct WordOperation {
   uint64_t expected = 0;
 };
 
-// Stops before each operation, and keeps the words of the one lock.
+// This stops before each operation, and keeps the words of the one lock.
 class WordFabric final : public ForwardingFabric {
  public:
   explicit WordFabric(std::unique_ptr<Fabric> inner) : ForwardingFabric(std::move(inner)) {}
@@ -96,14 +96,14 @@ class WordFabric final : public ForwardingFabric {
   uint64_t make(WordOperation::Kind kind, NodeId at, uint64_t offset, uint64_t value, uint64_t expected);
 };
 
-// The memory beside the locks, and how processors wait.
+// This is the memory beside the locks, and says how processors wait.
 class WorldHost final : public SyncHost {
  public:
   explicit WorldHost(unsigned node) : node_(node) {}
   void release() override;
   void drain_store_buffer() override;
   void acquire(NodeId from) override;
-  // It is asked for where a wait begins.
+  // The locks ask for this when a wait begins.
   [[nodiscard]] const WaitPolicy& wait_policy() const override;
   void enter(SyncActivity) override {}
   void leave() override {}
@@ -120,7 +120,7 @@ struct NodeState {
   // These are about the memory: whether the node has seen, and has published, the writes of the last critical section.
   bool has_seen = true;
   bool has_published = true;
-  uint8_t entered = 0;  // critical sections begun since another node is known to wait
+  uint8_t entered = 0;  // critical sections that began since another node has been known to wait
 };
 
 struct NodeOf {
@@ -129,7 +129,7 @@ struct NodeOf {
   std::unique_ptr<NetworkLocks> locks;
 };
 
-// Something that a processor has found: if it is a ticket, which.
+// This is something that a processor has found. If it is a ticket, it says which.
 struct Found {
   uint64_t what = 0;
   uint32_t ticket = 0;
@@ -142,12 +142,12 @@ struct ThreadState {
   static constexpr size_t kMaxFound = 40;
 
   At at = At::kEnd;
-  bool is_in_section = false;  // until it goes on
-  bool has_unsettled = false;  // writes that are in its store buffer
-  bool has_count = false;      // of the event on which it will sleep
+  bool is_in_section = false;  // it is in the critical section until it goes on
+  bool has_unsettled = false;  // it has writes in its store buffer
+  bool has_count = false;      // it has the count of the event on which it will sleep
   uint8_t pc = 0;
   uint8_t wait_mark = 0;  // how much it had found when its wait began
-  uint8_t scopes = 0;     // that it is in, at whose ends it forgets
+  uint8_t scopes = 0;     // how many scopes it is in at whose ends it forgets
   // The processor looked at `looked_at` last. `in_vain` is the same if it found nothing there, and has done nothing
   // else since.
   const void* looked_at = nullptr;
@@ -177,7 +177,7 @@ struct World::Impl {
     std::array<NodeState, kMaxNodes> nodes{};
     uint64_t tail = 0;
     uint8_t inside = 0;  // 1 + the processor in the critical section
-    // Nodes that have swapped the tail, in that order, and to which the lock has not come.
+    // These nodes have swapped the tail, in that order, and the lock has not come to them.
     std::array<uint8_t, kMaxNodes> queue{};
     uint8_t queued = 0;
   };
@@ -193,7 +193,7 @@ struct World::Impl {
   void stop(ThreadState::At at);
   void find(uint64_t what, uint64_t value = 0);
   void forget(size_t mark);
-  // Stops before a look, unless it is one that follows on one in vain.
+  // Stops before a look, unless the look follows one in vain.
   void stop_before_look(ThreadState::At at, const void* what);
   [[nodiscard]] bool can_go_on(const Thread& thread) const;
 

@@ -1,6 +1,6 @@
-// Deliberate faults of the network locks. The source that the test of the mutants, and the command `explore`, are built
-// from is the product's own with these in it (network_lock_mutants.cmake); where no fault is chosen it does what the
-// product does.
+// A mutant is a deliberate fault of the network locks. The test of the mutants, and the command `explore`, are built
+// from the product's own source with these faults in it (network_lock_mutants.cmake). Where no mutant is chosen, it
+// does what the product does.
 #pragma once
 
 #include <cstdint>
@@ -24,13 +24,13 @@ enum class Mutant : uint8_t {
   kLeaveBeforeClear,    // another processor of the node may ask before the slot says that the lock is gone
   kQuietLeave,          // a processor that leaves looks for waiters before, and not after, it has left
   kKeepFrom,            // what came is acquired, and the slot goes on naming where it came from
-  kHandOnWhatIsWanted,  // a lock that was handed on is released by nobody
+  kHandOnWhatIsWanted,  // no processor releases a lock that was handed on
   kNoDrain,             // a lock is handed on in the node while what was written waits in a store buffer
   kCount
 };
 [[nodiscard]] const char* name(Mutant mutant);
 
-// The one that is tried.
+// This is the mutant that runs.
 inline Mutant g_mutant = Mutant::kNone;
 inline bool is(Mutant mutant) {
   return g_mutant == mutant;

@@ -45,7 +45,7 @@ auto keep(Expression&& expression) {
   return value;
 }
 
-// It has found nothing else since its operation began.
+// The thread has found nothing else since its operation began.
 void knows(std::initializer_list<uint64_t> values);
 
 }  // namespace multigrain::network_lock_explored

@@ -1,5 +1,5 @@
-// Locks in the network under real threads: several nodes in one process, with a toy memory under lazy release
-// consistency, so that a missing release or a missing acquire shows as a lost update.
+// These test locks in the network under real threads: several nodes in one process, with a toy memory under lazy
+// release consistency, so that a missing release or a missing acquire shows as a lost update.
 #include "sync/network_lock.h"
 
 #include <gtest/gtest.h>
@@ -16,8 +16,8 @@
 namespace multigrain::testing {
 namespace {
 
-// Every node has its own copy of every cell. A release writes home what the node has written, and logs it; an acquire
-// refreshes the cells that the logs name, up to where the other node knows them. All of that is under one mutex.
+// Every node has its own copy of every cell. A release writes home what the node has written, and logs it. An acquire
+// refreshes what the logs name, up to where the other node knows them. One mutex guards all of it.
 class LazyMemory {
  public:
   static constexpr size_t kCells = 64;
@@ -148,7 +148,7 @@ class NetworkLock : public ::testing::TestWithParam<IntraNodeLock> {
                     uint16_t handoff_bound = 16) {
     Machine machine(nodes, processors, options(handoff_bound));
     const SyncId lock = machine.sync[nodes - 1]->lock_create();
-    uint64_t plain = 0;  // for ThreadSanitizer; the cells show it too
+    uint64_t plain = 0;  // ThreadSanitizer looks at this; the cells show a race, too
     machine.run([&](unsigned node, unsigned processor) {
       Sync& sync = *machine.sync[node];
       for (unsigned i = 0; i < rounds; ++i) {
@@ -195,7 +195,7 @@ TEST_P(NetworkLock, CountsWithTries) {
 
 TEST_P(NetworkLock, WhatIsFreeCostsTwoRemoteAtomicsAndWhatIsHereNone) {
   Machine machine(3, 1, options());
-  const SyncId lock = machine.sync[2]->lock_create();  // managed there
+  const SyncId lock = machine.sync[2]->lock_create();  // node 2 manages it
   const auto cost = [&](unsigned node) {
     const uint64_t before = machine.fabric[node]->remote_atomics();
     machine.sync[node]->lock(lock);
@@ -237,7 +237,7 @@ TEST_P(NetworkLock, ASleeperIsWokenByOneNotification) {
     machine.sync[1]->lock(lock);
     machine.sync[1]->unlock(lock);
   });
-  // Asked, and said that it will sleep.
+  // The node has asked, and has said that it will sleep.
   const auto number = uint64_t{0};
   while ((machine.fabric[1]->load_own(SegmentId::kWords, words::kLocks + number + 8) & NetworkLocks::kSleeps) == 0)
     std::this_thread::yield();

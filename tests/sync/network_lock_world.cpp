@@ -15,7 +15,7 @@ namespace {
 const void* const kOwnSlot = &kOwnSlot;
 const void* const kAnything = &kAnything;
 
-// Kinds of what processors find.
+// These are the kinds of what processors find.
 enum : uint64_t {
   kWordFound,
   kTicketFound,

@@ -1,5 +1,5 @@
-// Conditions, semaphores and flags: every order of every step and message, on 3 nodes, one with 2 processors. Channels
-// between two nodes are first-in first-out, as the fabric promises.
+// This explores conditions, semaphores and flags in every order of every step and message, on 3 nodes, one with 2
+// processors. Channels between two nodes are first-in first-out, as the fabric promises.
 #include "sync/server_engine.h"
 
 #include <gtest/gtest.h>
@@ -25,8 +25,8 @@ constexpr uint8_t kManager = 1;
 struct Scenario {
   std::array<std::string, kProcessors> program;
   uint32_t initial = 0;
-  bool early_unlock = false;  // break condition waits: unlock before the manager has the waiter
-  bool early_signal = false;  // break signals: return before the manager has served them
+  bool early_unlock = false;  // breaks condition waits: unlocks before the manager has the waiter
+  bool early_signal = false;  // breaks signals: returns before the manager has served them
 };
 
 struct Packet {
@@ -41,7 +41,7 @@ struct World {
   struct Processor {
     Phase phase = Phase::kReady;
     uint8_t at = 0;
-    bool queued = false;  // a condition's manager has answered that it waits
+    bool queued = false;  // a condition's manager has answered that the processor waits
     bool served = false;
     uint32_t result = 0;
     uint8_t old_signals = 0;  // ghost: signals that had returned when this condition wait began
@@ -130,7 +130,7 @@ struct World {
     who = {Phase::kReady, static_cast<uint8_t>(who.at + 1)};
   }
 
-  // Runs processor p by one step; false if it cannot.
+  // Runs one step of processor p. Returns false if it cannot go on.
   bool run(size_t p) {
     Processor& who = processor[p];
     const std::string& program = scenario->program[p];

@@ -1,5 +1,6 @@
-// The synchronisation shell over the fabric that ships, all nodes in this process: what the loopback fabric leaves out
-// is bounded queues, and sleeping and waking (a processor that polls takes the messages from the service thread).
+// These test the synchronisation shell over the fabric that ships, with all nodes in this process. They cover what the
+// loopback fabric leaves out: bounded queues, and sleeping and waking (a processor that polls takes the messages from
+// the service thread).
 #include <gtest/gtest.h>
 
 #include <atomic>

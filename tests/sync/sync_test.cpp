@@ -29,7 +29,7 @@ constexpr unsigned kScale = 1;
 constexpr unsigned kScale = 8;
 #endif
 
-// The data race that would show if two processors had the lock at once, for ThreadSanitizer; the cells show it too.
+// If two processors had the lock at once, ThreadSanitizer would report a data race on this. The cells show it, too.
 struct Plain {
   uint64_t value = 0;
 };
@@ -151,7 +151,7 @@ TEST(Lock, AMillionCanBeCreated) {
 
 TEST(Lock, TryFetchesTheTokenInTheEnd) {
   Machine machine(2, 1);
-  const SyncId lock = machine.sync[0]->lock_create();  // its token is on node 0
+  const SyncId lock = machine.sync[0]->lock_create();  // the lock's token is on node 0
   Sync& here = *machine.sync[0];
   Sync& there = *machine.sync[1];
   here.lock(lock);
@@ -197,7 +197,8 @@ TEST(Lock, AHolderThatSleepsDelaysNoTry) {
       const unsigned holder = i % 6;
       if (processor == holder) sync.lock(lock);
       sync.barrier(barrier);
-      // The holder gives the lock up only when every try has returned: this ends, or the test hangs.
+      // The holder gives the lock up only when every try has returned. If a try waited for the lock, the test would
+      // hang.
       if (processor != holder) wrong += sync.trylock(lock);
       sync.barrier(barrier);
       if (processor == holder) sync.unlock(lock);
@@ -261,7 +262,7 @@ TEST(Handles, AreUsedAgain) {
     const SyncId lock = creator.lock_create();
     EXPECT_NE(lock.value, 0u);
     EXPECT_TRUE(seen.insert(lock.value).second) << "a handle came twice";
-    // Leaves the token on either node; the next lock with that index must not care.
+    // Leaves the token on either node. The next lock with that index must not depend on that.
     other.lock(lock);
     other.unlock(lock);
     if (i % 3 == 0) {
@@ -326,8 +327,9 @@ TEST(Handles, MayBeDestroyedByAnotherNode) {
   });
 }
 
-// Everyone writes, everyone reads everyone's at each episode: a processor that left early, or a flush that was missing,
-// shows as an old number. Skew: some do more work between episodes.
+// At each episode every processor writes its cell and reads all cells. A processor that left early, or a flush that was
+// missing, shows as an old number. Some processors do more work between episodes, so that they arrive at different
+// times.
 void check_barrier(unsigned nodes, unsigned processors, unsigned episodes, SyncOptions options = {}) {
   Machine machine(nodes, processors, options);
   const SyncId barrier = machine.sync[0]->barrier_create(nodes * processors);
@@ -428,7 +430,7 @@ TEST(Cond, BroadcastWakesAllAndNobodyElse) {
   Machine machine(3, 2);
   const SyncId lock = machine.sync[0]->lock_create();
   const SyncId cond = machine.sync[1]->cond_create();
-  unsigned waiting = 0;  // guarded by the lock
+  unsigned waiting = 0;  // the lock guards this
   unsigned woken = 0;
   bool go = false;
   machine.run([&](unsigned node, unsigned processor) {
@@ -493,7 +495,7 @@ TEST(Flag, CarriesWrites) {
   machine.run([&](unsigned node, unsigned) {
     Sync& sync = *machine.sync[node];
     for (uint32_t i = 0; i < kRounds; ++i) {
-      // Round the ring: node n waits for its turn, reads its predecessor's cell, writes its own.
+      // The flag goes round the ring: node n waits for its turn, reads its predecessor's cell, and writes its own.
       sync.flag_wait(flag, i * 3 + node);
       if (i != 0 || node != 0) {
         EXPECT_EQ(machine.memory.read(node, (node + 2) % 3), i * 3 + node);
@@ -505,7 +507,7 @@ TEST(Flag, CarriesWrites) {
   EXPECT_EQ(machine.sync[1]->flag_get(flag), kRounds * 3);
 }
 
-// Misuse is reported with the call's name. One node without threads: death tests fork.
+// Misuse is reported with the call's name. There is one node without threads, because death tests fork.
 class MisuseDeathTest : public ::testing::Test {
  protected:
   MisuseDeathTest() : fabric_(LoopbackFabric::machine(2)), memory_(2), host_(memory_, 0, WaitPolicy{}) {
@@ -571,9 +573,9 @@ TEST_F(MisuseDeathTest, Limits) {
   EXPECT_EXIT((void)sync_->barrier_create(70000), exits, "mg_barrier_create: the count is above 65535: 70000");
 }
 
-// Over there a processor waits for the answer, and would for ever.
+// A processor of the other node waits for the answer, and would wait for ever.
 TEST_F(MisuseDeathTest, LocksGoneThatAnotherNodeWants) {
-  // The first is managed by node 0, which gets requests; the second by node 1, which forwards them.
+  // Node 0 manages the first lock, and gets requests; node 1 manages the second, and forwards them.
   const SyncId locks[] = {sync_->lock_create(), sync_->lock_create()};
   for (const SyncId lock : locks) sync_->lock_destroy(lock);
   MessageHeader header;
@@ -590,13 +592,13 @@ TEST_F(MisuseDeathTest, LocksGoneThatAnotherNodeWants) {
 }
 
 TEST_F(MisuseDeathTest, MessagesThatCannotBe) {
-  // Delivered by node 0 to itself through poll(): node 1 sends what no node would.
+  // Node 0 delivers this to itself by poll(), as if node 1 had sent what no node sends.
   const auto deliver = [&](MessageHeader header) {
     fabric_[1]->send(NodeId(0), header, SendContext::kOrdinary);
     fabric_[0]->poll();
   };
   MessageHeader header;
-  header.type = sync_message::kLockToken;  // a token that nobody asked for, of no lock
+  header.type = sync_message::kLockToken;  // a token for which no node has asked, of no lock
   EXPECT_DEATH(deliver(header), "cannot be right");
   header.word[0] = sync_->lock_create().value;
   EXPECT_DEATH(deliver(header), "invariant broken");
@@ -610,13 +612,13 @@ TEST_F(MisuseDeathTest, MessagesThatCannotBe) {
   EXPECT_DEATH(deliver(header), "a slot that does not exist");
 
   header = {};
-  header.type = sync_message::kLockForward;  // of a lock that the sender does not manage
+  header.type = sync_message::kLockForward;  // about a lock that the sender does not manage
   header.word[0] = sync_->lock_create().value;
   header.small = 1;
   EXPECT_DEATH(deliver(header), "invariant broken|does not manage it");
 
   header = {};
-  header.type = sync_message::kCall;  // two calls at a time of one slot
+  header.type = sync_message::kCall;  // two calls at a time from one slot
   header.flags = static_cast<uint8_t>(ServerCall::kSemWait);
   header.small = 3;
   header.word[0] = sync_->sem_create(0).value;
@@ -624,7 +626,7 @@ TEST_F(MisuseDeathTest, MessagesThatCannotBe) {
   EXPECT_DEATH(deliver(header), "whose last call is not answered");
 
   header = {};
-  header.type = sync_message::kRecycle;  // of an object that another node created
+  header.type = sync_message::kRecycle;  // about an object that another node created
   header.word[0] = sync_->flag_create().value;
   SyncHandle handle = SyncHandle::decode(SyncId(header.word[0]));
   handle.creator = NodeId(1);

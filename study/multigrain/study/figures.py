@@ -21,11 +21,11 @@ def duration(nanoseconds: float | None, micro: str = "µs") -> str:
 
 
 def percent(value: float | None, digits: int = 3) -> str:
-    """A part of one, with so many digits that matter."""
+    """A part of one, with so many digits that matter, never as a power of ten."""
     if value is None:
         return "–"
     shown = 100 * value
-    if abs(shown) >= 1000:
+    if abs(shown) >= 10 ** (digits - 1):
         return f"{shown:,.0f} %"
     return f"{0 if abs(shown) < 0.05 else shown:.{digits}g} %"
 

@@ -1,5 +1,5 @@
-// Unauthenticated peers at the ports of two nodes with the ucx fabric: this is unauthenticated_peers_test.cpp with the
-// whole fabric above UCX.
+// Unauthenticated peers connect to the ports of two nodes with the ucx fabric. This is unauthenticated_peers_test.cpp
+// with the whole fabric above UCX.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -26,7 +26,7 @@ struct Board {
   std::atomic<bool> stop{false};
 };
 
-// A node: bounces a page of numbers that the receiver looks at.
+// Runs a node, which bounces a page of numbers that the receiver looks at.
 void play(Board& board, const UcxJob& job, unsigned self) {
   struct Side {
     Board* board;

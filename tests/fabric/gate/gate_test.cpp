@@ -1,4 +1,5 @@
-// The gate, between UCX's own socket functions (libucs) and ordinary sockets that play unauthenticated peers.
+// These test the gate, between UCX's own socket functions (libucs) and ordinary sockets that play unauthenticated
+// peers.
 #include "fabric/ucx/gate.h"
 
 #include <arpa/inet.h>
@@ -79,7 +80,7 @@ class GateTest : public ::testing::Test {
     open_.push_back(fd);
     return fd;
   }
-  // A connection of an ordinary program.
+  // Makes a connection of an ordinary program.
   int plain_connection(uint16_t from_port = 0) {
     const int fd = keep(socket(AF_INET, SOCK_STREAM, 0));
     if (from_port != 0) {
@@ -92,7 +93,7 @@ class GateTest : public ::testing::Test {
     EXPECT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
     return fd;
   }
-  // A token for the connection `fd`, as a holder of `secret` makes it.
+  // Makes a token for the connection `fd`, as a holder of `secret` does.
   gate::Token token_for(int fd, const JobSecret& secret) {
     return gate::Key(secret).make_token(9, {end_of_socket(fd), end_of_socket(listener_)});
   }
@@ -117,7 +118,7 @@ class GateTest : public ::testing::Test {
     char byte;
     return poll(&watched, 1, 5000) == 1 && recv(fd, &byte, 1, 0) <= 0;
   }
-  // Sends, has it refused, and returns the line that was written about it.
+  // Sends the bytes, expects that they are refused, and returns the line that was written about it.
   std::string refusal(int fd, const void* bytes, size_t length) {
     ::testing::internal::CaptureStderr();
     const uint64_t refused = gate_counts().refused;
@@ -169,7 +170,7 @@ TEST_F(GateTest, FinishesAConnectThatWasToGoOnByItself) {
   EXPECT_NE(fcntl(caller, F_GETFL) & O_NONBLOCK, 0);
   const int called = accept_one();
   ASSERT_GE(called, 0);
-  // The answer is there, but nothing that the other side has said: it must not look like data, nor like the end.
+  // The other side's token has arrived, but none of its data. That must look neither like data nor like the end.
   char text[8];
   size_t length = sizeof text;
   EXPECT_EQ(ucs_socket_recv_nb(caller, text, &length), UCS_ERR_NO_PROGRESS);
@@ -193,7 +194,7 @@ TEST_F(GateTest, RefusesWhoHasNoToken) {
 }
 
 TEST_F(GateTest, RefusesUcxWithoutAGate) {
-  const uint64_t magic = 0xCAFEBABE12345678u;  // what UCX's TCP transport says first
+  const uint64_t magic = 0xCAFEBABE12345678u;  // UCX's TCP transport sends this first
   EXPECT_THAT(refusal(plain_connection(), &magic, sizeof magic), HasSubstr("did not send a whole token"));
 }
 
@@ -229,7 +230,7 @@ TEST_F(GateTest, RefusesATokenTheSecondTimeEvenFromTheSameAddress) {
   ASSERT_EQ(send(first, &token, sizeof token, 0), static_cast<ssize_t>(sizeof token));
   const int let_in = accept_one();
   ASSERT_GE(let_in, 0);
-  // Break it at once, so that the same two addresses can be connected again.
+  // This breaks the connection at once, so that the same two addresses can be connected again.
   const linger at_once{1, 0};
   ASSERT_EQ(setsockopt(first, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once), 0);
   close(first);
@@ -258,7 +259,7 @@ TEST_F(GateTest, AnswersAfterACrowd) {
   keep(caller);
   const sockaddr_in to = loopback(port_);
   ASSERT_EQ(ucs_socket_connect(caller, reinterpret_cast<const sockaddr*>(&to)), UCS_OK);
-  // A call refuses a bounded number, and is called again: the socket stays readable.
+  // One call refuses a bounded number of peers, and is called again: the socket stays readable.
   int called = -1;
   int calls = 0;
   while (called < 0 && calls < 100) {
@@ -274,7 +275,7 @@ TEST_F(GateTest, AnswersAfterACrowd) {
 }
 
 TEST_F(GateTest, BreaksAConnectionToAnUnauthenticatedServer) {
-  // A program that has got hold of a port that a node was to listen on.
+  // This is a program that has got hold of a port on which a node was to listen.
   const int other_server = keep(socket(AF_INET, SOCK_STREAM, 0));
   const sockaddr_in any_port = loopback(0);
   ASSERT_EQ(bind(other_server, reinterpret_cast<const sockaddr*>(&any_port), sizeof any_port), 0);
@@ -355,7 +356,7 @@ TEST_F(GateTest, IsOneARun) {
   EXPECT_FALSE(install_gate(secret_of(8), 5, ""));
   EXPECT_FALSE(install_gate(secret_of(7), 5, "lo"));
   remove_gate();
-  // The first is still there.
+  // The first fabric's gate is still there.
   EXPECT_THAT(refusal(plain_connection(), std::string(94, 'x').data(), 94), HasSubstr("refused"));
 }
 

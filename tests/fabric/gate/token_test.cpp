@@ -58,7 +58,7 @@ TEST_F(TokenTest, OfAnotherSecretIsWrong) {
 }
 
 TEST_F(TokenTest, IsNotTheSecretInAnotherForm) {
-  // The key is derived: a MAC made with the secret itself is no token's.
+  // The key is derived from the secret, so a MAC that is made with the secret itself is no token's.
   Token token = key.make_token(3, connection);
   EXPECT_NE(memcmp(token.mac.data(), secret_of(1).data(), 32), 0);
   EXPECT_FALSE(same(key.answer(token), token.mac)) << "an answer must not be the token's own MAC sent back";
@@ -115,7 +115,7 @@ TEST(End, TellsFamiliesAndPortsApart) {
   End six;
   ASSERT_TRUE(end_of(storage, &six));
   EXPECT_NE(six, end("10.0.0.1", 7));
-  // The same machine seen through a socket of either family is the same end.
+  // The same machine, seen through a socket of either family, is the same end of a connection.
   inet_pton(AF_INET6, "::ffff:10.0.0.1", &v6.sin6_addr);
   memcpy(&storage, &v6, sizeof v6);
   ASSERT_TRUE(end_of(storage, &six));

@@ -1,4 +1,5 @@
-// Peers that connect to a node's ports and do not belong to its run; and what can be seen of a node from outside.
+// These are peers that connect to a node's ports and do not belong to its run, and functions that look at a node from
+// outside.
 #pragma once
 
 #include <arpa/inet.h>
@@ -39,7 +40,7 @@ inline size_t descriptors(pid_t process) {
   return count;
 }
 
-// The addresses that a process listens on.
+// Returns the addresses on which a process listens.
 inline std::vector<sockaddr_in> ports(pid_t process) {
   std::set<std::string> inodes;
   const std::string path = "/proc/" + std::to_string(process) + "/fd";
@@ -117,18 +118,19 @@ class UnauthenticatedPeers {
     return count;
   }
 
-  // One of every kind comes to a port, and stays. Returns how many said something, so must be refused.
+  // One peer of every kind connects to a port, and stays. Returns how many have sent something, and so must be refused.
   unsigned knock(const sockaddr_in& port, const JobSecret& right, const JobSecret& wrong) {
     const size_t before = speaking_.size();
     // Two peers send nothing.
     connect_to(port);
     connect_to(port);
-    // Noise of all sizes.
+    // These send noise of all sizes.
     for (const size_t length : {1u, 7u, 8u, 93u, 94u, 95u, 4000u, 60000u}) {
       const std::vector<uint8_t> bytes = noise(length);
       say(speaker(port), bytes.data(), bytes.size());
     }
-    // UCX's own first words: the magic number, and a request to connect with a plausible header and address.
+    // This peer sends UCX's own first words: the magic number, and a request to connect with a plausible header and
+    // address.
     struct [[gnu::packed]] {
       uint64_t magic = 0xCAFEBABE12345678u;
       uint8_t am_id = 0xf0;
@@ -138,7 +140,7 @@ class UnauthenticatedPeers {
       std::array<uint8_t, 51> rest{};
     } ucx;
     say(speaker(port), &ucx, sizeof ucx);
-    // A store to an address, as its PUT looks: id, length, address, sequence number.
+    // This peer sends a store to an address, as UCX's PUT looks: id, length, address, sequence number.
     struct [[gnu::packed]] {
       uint64_t magic = 0xCAFEBABE12345678u;
       uint8_t am_id = 0xf1;
@@ -149,7 +151,7 @@ class UnauthenticatedPeers {
       std::array<uint8_t, 4096> data{};
     } put;
     say(speaker(port), &put, sizeof put);
-    // Another secret; a token for another connection; half a token, and nothing more.
+    // These send a token made with another secret, a token for another connection, and half a token and nothing more.
     int fd = speaker(port);
     const gate::Token other_secret = token_for(fd, wrong);
     say(fd, &other_secret, sizeof other_secret);

@@ -1,5 +1,5 @@
-// UCX itself over loopback TCP in two processes, and unauthenticated peers at their ports: the traffic goes on, the
-// peers are refused, and nothing stays behind.
+// UCX itself runs over loopback TCP in two processes, with unauthenticated peers at their ports. The traffic must go
+// on, the peers must be refused, and nothing may stay behind.
 #include "unauthenticated_peers.h"
 
 #include <gmock/gmock.h>
@@ -45,7 +45,7 @@ struct Board {
   std::atomic<bool> stop{false};
 };
 
-// One of the two: bounces a number with the other one until it is told to stop. Runs in a process of its own.
+// One of the two processes. It bounces a number with the other one until it is told to stop.
 class Bouncer {
  public:
   Bouncer(Board& board, unsigned self) : board_(board), side_(board.sides[self]), self_(self) {}

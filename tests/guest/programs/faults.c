@@ -1,4 +1,4 @@
-// Faults of threads: what a handler is told, and how a process dies of those that nobody handles.
+// These are faults of threads: what a handler is told, and how a process dies of faults that it does not handle.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>

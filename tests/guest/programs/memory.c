@@ -23,7 +23,7 @@ static void on_fault(int signal) {
   siglongjmp(g_jump, 1);
 }
 
-// Whether the byte can be read (and written).
+// Returns whether the byte can be read (and written).
 static int can_read(volatile char* at) {
   if (sigsetjmp(g_jump, 1) != 0) return 0;
   (void)*at;

@@ -28,7 +28,7 @@ static void on_fault(int number, siginfo_t* info, void* context) {
   siglongjmp(back, number);
 }
 
-// What a neighbour is asked to do, and what came of it.
+// A neighbour is asked to do this, and leaves its result here.
 enum { READ, WRITE };
 struct wish {
   _Alignas(64) atomic_int state;  // 0: none, 1: wanted, 2: done
@@ -85,7 +85,7 @@ static void expect(int is, int wanted, const char* what) {
 static void* work(void* argument) {
   const int self = (int)(intptr_t)argument;
   unsigned seed = 17 * self + 1;
-  // Nobody else maps anything in here.
+  // No other thread maps anything in here.
   char* const memory = mmap(NULL, PAGES * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   char kept[PAGES] = {0};
   int rights[PAGES] = {0};

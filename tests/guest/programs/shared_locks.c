@@ -13,7 +13,7 @@
 
 enum { TAKERS = 4, ROUNDS = 200 };
 
-// Of the threads of this process and of a child.
+// The threads of this process and of a child share this.
 struct shared {
   pthread_mutex_t mutex;
   pthread_cond_t turn_changed;

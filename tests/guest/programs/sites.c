@@ -20,7 +20,7 @@
 
 enum { kThreads = 4, kRounds = 3000 };
 
-// What a probe loads before its call, and what it finds afterwards.
+// A probe loads these before its call, and finds them afterwards.
 struct registers {
   uint64_t rax, rbx, rbp, rdx, rsi, rdi, r8, r9, r10, r12, r13, r14, r15, flags;
   uint64_t red_zone[16];
@@ -127,7 +127,7 @@ static void check(void (*probe)(const struct registers*, struct registers*), uin
   }
   probe(&before, &after);
   if (after.rax != result) wrong("a result");
-  // As the instruction in the place of `mov` sets them.
+  // These are the flags as the instruction in the place of `mov` sets them.
   if (probe == probe_read) before.flags = (before.flags & ~0x891ull) | 0x44, after.flags &= ~0x10ull;
   before.rax = after.rax;
   before.unused = after.unused;

@@ -7,7 +7,7 @@ import tempfile
 
 from random_programs import source_of
 
-# What the programs are compiled with, whatever else: mgcc's checks depend on none of it.
+# All programs are compiled with these options; mgcc's checks depend on none of them.
 COMMON = ["-std=gnu11", "-g1", "-fPIC", "-shared", "-nostdlib", "-w", "-ffp-contract=off", "-fno-strict-aliasing",
           "-Wno-unused-command-line-argument"]
 SWITCHES = ["group", "narrow", "batch", "loops", "nests", "rows", "expand", "prefetch", "hold", "arguments", "pages",

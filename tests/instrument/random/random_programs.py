@@ -9,7 +9,7 @@ was compiled.
 """
 import random
 
-# What a program is handed (struct data): arrays of numbers, by name: type, elements.
+# A program gets these arrays of numbers (struct data), by name: type, elements.
 ARRAYS = {
     "d": ("double", 256),
     "f": ("float", 256),
@@ -27,7 +27,7 @@ PACKS, NODES, ROWS, COLUMNS, INDICES = 32, 64, 16, 24, 256
 FIELDS = {"c": "signed char", "s": "short", "i": "int", "d": "double", "bits": "unsigned", "more": "unsigned", "f": "float"}
 NAME_BYTES = 20  # struct pack's name
 
-# How often an innermost statement is executed at the most for one call of its function.
+# An innermost statement is executed at most this often in one call of its function.
 MOST_TIMES = 6000
 MOST_DEPTH = 4
 
@@ -126,7 +126,7 @@ class Program:
         self.seed = seed
         self.name = f"p{seed}"
         self.random = random.Random(seed)
-        # What the compiler does not know before: the program's own numbers.
+        # The compiler does not know these numbers of the program.
         self.numbers = [self.random.choice([0, 1, 2, 3, 5, 8, 13, 17, 24, 40, 64, 100]) for _ in range(6)]
         self.names = 0
         self.functions = []
@@ -294,7 +294,7 @@ class Program:
             text = f"(unsigned long){self.random.choice(scope.variables).name} % {length + 1}"
         to, frm = self.index(scope, count - length), self.index(scope, count - length)
         if r < 0.52:
-            # By way of private memory.
+            # This goes by way of private memory.
             local = self.fresh("copy")
             return self.statement(f"{{ {kind} {local}[{most}]; memcpy({local}, &{other}[{frm}], {size} * ({text})); "
                                   f"memcpy(&{array}[{to}], {local}, {size} * ({text})); }}\n")
@@ -361,7 +361,7 @@ class Program:
         kind = self.random.choice(["int", "long", "long", "unsigned", "unsigned long"])
         most = max(1, min(MOST_TIMES // times, 256))
         sign = 0
-        # The end: known to the compiler, or not, or a variable of a loop outside.
+        # The end is known to the compiler, or not, or is a variable of a loop outside.
         r = self.random.random()
         outer = [v for v in scope.variables if v.low >= 0 and v.high < most]
         if r < 0.35 or most < 3:
@@ -471,7 +471,7 @@ class Program:
         kind = self.random.choice(["static __attribute__((noinline))", "static", "static __attribute__((noinline))", ""])
         declared = ", ".join(["struct data* data"] + [f"{k} * {n}" for n, (k, _) in parameters.items()])
         body = self.block(Scope(pointers=parameters), 0, 1)
-        # One that the file's outside may call is declared before it is defined.
+        # A function that other files may call is declared before it is defined.
         before = f"void {name}({declared});\n" if kind == "" else ""
         tree = Node(f"{before}{kind} void {name}({declared}) {{\n  (void)data;\n", body, "}\n")
         self.functions.append({"name": name, "pointers": pointers})

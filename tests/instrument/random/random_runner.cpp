@@ -5,7 +5,7 @@
 //                 [--messages]
 //
 // Prints "NAME wrong: ..." for each program that left something else, and exits with 1 then. A program that crashes or
-// does not end in time takes the runner with it: the last line names the program, and the exit status is 3 or 4.
+// does not end in time ends the runner, too: the last line names the program, and the exit status is 3 or 4.
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <unistd.h>

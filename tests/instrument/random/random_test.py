@@ -20,7 +20,7 @@ from random_programs import Program
 TRIES_TO_ISOLATE = 20
 
 
-# Of the adversary.
+# This is the seed of the adversary.
 SEED = int(os.environ.get("MULTIGRAIN_TEST_SEED", "1"))
 
 
@@ -49,10 +49,11 @@ def isolate(tools, programs, way, rounds, failure):
     def sentence(seed, said):
         return (f"program {seed}: {said}\n  again: random_test.py --bin {os.path.dirname(tools.mgcc)} --first {seed} --count 1 "
                 f"--rounds {rounds * TRIES_TO_ISOLATE} --way '{way}'")
-    # Those that the runner names; else, if the programs do not compile, each is tried alone.
+    # These are the programs that the runner names. If the programs do not compile, each is tried alone.
     named = [program for program in programs if f"{program.name} " in failure]
     found = []
-    # A program that crashes ends the others, too: only if none of those that ran fails alone are they all suspects.
+    # A program that crashes ends the others, too. Only if none of the programs that ran fails alone are they all
+    # suspects.
     crashed = "crashed" in failure or "does not end" in failure
     for program in named or programs:
         alone, _ = tools.fails([program], way, rounds * TRIES_TO_ISOLATE, 1, f"one{program.seed}_{os.getpid()}")

@@ -25,7 +25,7 @@ HeapGeometry geometry(uint64_t size, unsigned nodes = 3, size_t page_size = 4096
   return HeapGeometry{base, size, page_size, nodes};
 }
 
-// An address space beside the simplest description of what it must do.
+// This is an address space beside the simplest description of what it must do.
 class Checked {
  public:
   explicit Checked(const HeapGeometry& g) : geometry(g), space(g, extents) {}
@@ -105,7 +105,7 @@ TEST_P(RandomTest, AgreesWithTheModel) {
   Checked heap(geometry(size, nodes, page_size, base));
   int refused = 0;
   for (int step = 0; step < 3000; ++step) {
-    // Phases of growth and of shrinking.
+    // There are phases of growth and of shrinking.
     const bool grow = random() % 10 < (step / 300 % 2 == 0 ? 7u : 3u);
     if (grow || heap.in_use.empty()) {
       const uint64_t pages = random() % 4 == 0 ? 1 + random() % 200 : 1 + random() % 6;
@@ -177,7 +177,7 @@ TEST(AddressSpaceTest, JoinsCleanAndUsedPagesOnlyWhenNothingElseIsLeft) {
   heap.free(small->first.value);
   const auto large = heap.allocate(60, 1, kInterleaved);
   EXPECT_FALSE(large->needs_clearing) << "clean pages are left, and clearing would touch them";
-  // The rest of the region, but for that one freed page and what follows the block in its chunk.
+  // This is the rest of the region, except for that one freed page and the pages behind the block in its chunk.
   uint64_t rest = heap.geometry.pages() - 256;
   while (!heap.allocate(rest, 1, on_node(0))) rest -= 1;
   heap.free(large->first.value);
@@ -232,7 +232,7 @@ TEST(AddressSpaceTest, ManyBlocksOf64GiB) {
   }
   EXPECT_EQ(blocks.size() * pages, heap.geometry.pages());
   EXPECT_FALSE(space->allocate(1, 1, kInterleaved));
-  // The last page of a block of each placement.
+  // Returns the home of the last page of a block.
   const auto home = [&](size_t block) {
     const PageId last(blocks[block].value + pages - 1);
     return home_in(*heap.extents.find(last), last, 8);

@@ -1,4 +1,4 @@
-// The shared heap among nodes that send anything.
+// These test the shared heap among nodes that send anything.
 #include "../../fabric/hostile.h"
 #include "memory/heap/shared_heap.h"
 #include "support/effort.h"
@@ -11,7 +11,7 @@ constexpr uint64_t kRegion = uint64_t{64} << 20;
 constexpr size_t kPage = 4096;
 std::byte* const kBase = reinterpret_cast<std::byte*>(uint64_t{1} << 44);  // never touched: addresses only
 
-// A heap with blocks in it: of pages and small ones, freed and not.
+// This is a heap with blocks in it: of pages and small ones, freed and not.
 struct Node {
   explicit Node(NodeId self) : fabric(self, kNodes), heap(fabric, policy, kBase, kRegion, kPage) {
     if (self == NodeId(0)) {

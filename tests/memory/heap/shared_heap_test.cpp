@@ -1,4 +1,4 @@
-// The heaps of several nodes on the sim fabric: one thread, messages in random order from a seed.
+// These test the heaps of several nodes on the sim fabric: one thread delivers messages in random order from a seed.
 #include "memory/heap/shared_heap.h"
 
 #include <gmock/gmock.h>
@@ -26,12 +26,13 @@ Placement on_node(uint16_t node) {
   return {HomePolicy::kNode, NodeId(node)};
 }
 
-// Never touched: the heap does its bookkeeping elsewhere.
+// Nothing touches this memory: the heap does its bookkeeping elsewhere.
 std::byte* const kBase = reinterpret_cast<std::byte*>(uint64_t{1} << 45);
 
 class Machine {
  public:
-  // `claims`: entries of each node's table of first-touch pages. Few: many pages have no room in it.
+  // `claims` is the number of entries of each node's table of first-touch pages. If it is small, many pages have no
+  // room there.
   explicit Machine(unsigned nodes, uint64_t seed = 1, uint64_t region_size = uint64_t{1} << 30, size_t page_size = 4096,
                    uint64_t claims = 1000)
       : page_size_(page_size), network({.nodes = nodes, .seed = seed, .poll = SimNetwork::PollMode::kRandomStep}) {
@@ -148,7 +149,7 @@ TEST_P(SharedHeapRandomTest, NodesAgreeAndBlocksDoNotOverlap) {
 INSTANTIATE_TEST_SUITE_P(Seeds, SharedHeapRandomTest, ::testing::Range(1, 21));
 
 TEST(SharedHeapTest, OneNodeSendsNothing) {
-  // A message to self would end the process, and there is no other node.
+  // A message to itself would end the process, and there is no other node.
   Machine machine(1);
   SharedHeap& heap = machine.heap(0);
   for (const Placement& placement : {kInterleaved, kBlocked, kFirstTouch, on_node(0)}) {
@@ -169,7 +170,8 @@ TEST(SharedHeapTest, ReplyWaitsForTheSlowestNode) {
                                                  4096, nullptr,
                                                  HomeClaims::TableLocation{.offset = 4096, .entries = 1000}));
   }
-  // Node 1's request by hand, for a call that it has not made: its reply would end the process, and is not delivered.
+  // The test makes node 1's request by hand, for a call that node 1 has not made. The reply would end the process, and
+  // is not delivered.
   MessageHeader request;
   request.type = heap_message::kAllocate;
   request.word = {1, 1, 0};
@@ -234,7 +236,7 @@ TEST(SharedHeapDeathTest, AHomeThatDoesNotExistEndsTheRun) {
   ASSERT_TRUE(block);
   machine.network.run();
   const uint64_t page = machine.page_of(block->address).value;
-  // Damaged at the arbiter.
+  // This damages entries of the table at the arbiter.
   for (uint64_t i = 0; i < 3; ++i) {
     const NodeId arbiter(static_cast<uint16_t>((page + i) % 3));
     machine.network.node(NodeId(0)).fetch_and_set(arbiter, SegmentId::kWords, 4096 + (page + i) / 3 * 8 % 8000,
@@ -324,7 +326,7 @@ TEST(SharedHeapTest, UsedUpByEveryNodeAndUsableAgain) {
   }
   EXPECT_GE(blocks.size(), 1024u / 3 - 1);
   for (void* block : blocks) ASSERT_TRUE(machine.heap(2).free(block));
-  // Small blocks want superblocks, for which no address space is left; freed pages must do.
+  // Small blocks need superblocks, for which no address space is left. Freed pages must do.
   const auto small = machine.heap(1).allocate(10, 0, kInterleaved);
   ASSERT_TRUE(small) << small.error().message;
   EXPECT_TRUE(small->needs_clearing);

@@ -160,7 +160,7 @@ TEST_F(SharedHeapThreadsTest, BlocksBelongToOneAndStartZeroed) {
     size_t size;
     std::byte fill;
   };
-  // Blocks that a thread leaves for any other to check and free.
+  // A thread leaves blocks here for any other thread to check and free.
   std::mutex mutex;
   std::vector<Block> left;
   std::atomic<int> bad{0};

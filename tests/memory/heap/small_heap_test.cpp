@@ -14,7 +14,7 @@ namespace {
 
 constexpr Placement kInterleaved{};
 
-// A small heap with a manager that hands out the region from its start.
+// This is a small heap with a manager that hands out the region from its start.
 class Fed {
  public:
   explicit Fed(size_t page_size = 4096)
@@ -40,7 +40,7 @@ class Fed {
   HeapGeometry geometry;
   SmallHeap heap;
   uint64_t next_page = 0;
-  std::vector<Placement> placement_of;  // by page
+  std::vector<Placement> placement_of;  // the placement of each page
 };
 
 TEST(SmallHeapTest, ClassesFitTightly) {

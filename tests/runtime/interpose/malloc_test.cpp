@@ -1,4 +1,5 @@
-// The malloc family as programs see it, in whichever of the three heaps MULTIGRAIN_NODES and MULTIGRAIN_NODE choose.
+// These test the malloc family as programs see it, in whichever of the three heaps MULTIGRAIN_NODES and MULTIGRAIN_NODE
+// choose.
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <sys/wait.h>
@@ -42,7 +43,7 @@ bool is_node_0() {
   return several_nodes() && std::atoi(std::getenv("MULTIGRAIN_NODE")) == 0;
 }
 
-// Allocated by a constructor, before anything of the runtime is started.
+// A constructor allocates this, before anything of the runtime is started.
 auto* const g_early = new std::string("allocated before main, and longer than a short string");
 
 TEST(Malloc, TheEnvironmentChoosesTheHeap) {
@@ -67,7 +68,7 @@ TEST(Malloc, BootHeapScopeIsForThisThreadOnly) {
     EXPECT_EQ(in_private_heap(other), is_node_0());
     std::free(other);
   }).join();
-  // A block stays in its heap, whoever reallocates it.
+  // A block stays in its heap, whichever thread reallocates it.
   std::thread([&] { boot = opaque(std::realloc(boot, 100'000)); }).join();
   EXPECT_EQ(in_boot_heap(boot), several_nodes());
   std::free(boot);
@@ -109,7 +110,7 @@ TEST(Malloc, ImpossibleSizesAreErrors) {
   }
   auto* block = static_cast<char*>(opaque(std::malloc(10)));
   block[0] = 'x';
-  // Through a pointer: compilers take it that realloc always takes the block.
+  // The call goes through a pointer, because compilers assume that realloc always takes the block.
   void* (*volatile reallocate)(void*, size_t) = std::realloc;
   EXPECT_EQ(reallocate(block, huge), nullptr);
   EXPECT_EQ(block[0], 'x');

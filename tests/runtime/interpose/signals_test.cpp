@@ -11,7 +11,7 @@
 namespace multigrain {
 namespace {
 
-// The test's runtime: one page, to which it grants access at the first touch; everything else is the program's fault.
+// The test's runtime has one page, to which it grants access at the first touch. Every other fault is the program's.
 char* g_page = nullptr;
 std::atomic<int> g_runtime_faults{0};
 std::atomic<int> g_program_faults{0};
@@ -61,7 +61,7 @@ class Signals : public ::testing::Test {
   }
 };
 
-// A load that faults: nothing is mapped there.
+// This load faults, because nothing is mapped there.
 void wild_load() {
   volatile uintptr_t nowhere = 64;  // volatile: compilers know that nothing is at address 64
   static_cast<void>(*reinterpret_cast<volatile char*>(nowhere));

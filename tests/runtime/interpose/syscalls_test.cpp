@@ -1,5 +1,6 @@
-// System calls and streams on shared memory. The shared region is a mapping without access, of which a handler opens a
-// page at each touch from user mode, as the runtime does: the kernel itself gets EFAULT there (the first test).
+// These test system calls and streams on shared memory. The shared region is a mapping without access, of which a
+// handler opens a page at each touch from user mode, as the runtime does: the kernel itself gets EFAULT there (the
+// first test).
 #include "runtime/interpose/syscalls.h"
 
 #include <arpa/inet.h>
@@ -63,7 +64,7 @@ void revoke() {
   if (::mprotect(g_region, kRegion, PROT_NONE) != 0) ::abort();
 }
 
-// The byte that belongs at position i of a test pattern.
+// Returns the byte that belongs at position i of a test pattern.
 char pattern(size_t i) {
   return static_cast<char>(i * 7 + i / 251);
 }
@@ -98,7 +99,7 @@ class Syscalls : public ::testing::Test {
     set_shared_region(nullptr, 0);
   }
   void SetUp() override { ::madvise(g_region, kRegion, MADV_DONTNEED); }
-  // Each test leaves the rights it took; the next call under test must find none.
+  // Each test leaves the rights that it took. The next call under test must find none.
   template <typename T>
   static T* shared(size_t offset = kPage - 20) {  // across a page boundary
     return reinterpret_cast<T*>(g_region + offset);
@@ -161,7 +162,8 @@ TEST_F(Syscalls, PartialReadsStayPartial) {
   ASSERT_EQ(::write(pipe.out, "ten bytes!", 10), 10);
   std::memset(g_region, 'z', 2 * kPage);
   revoke();
-  // Far more than there is, so that the buffer is mapped for the call; and it must not wait for the rest.
+  // This asks for far more than there is, so that the buffer is mapped for the call. The call must not wait for the
+  // rest.
   ASSERT_EQ(::read(pipe.in, g_region, size_t{1} << 20), 10);
   EXPECT_EQ(std::string(g_region, 12), "ten bytes!zz");
 }
@@ -225,7 +227,7 @@ TEST_F(Syscalls, VectorsMayMixSharedAndPrivate) {
   fill(g_region + kPage - 50, 100, 0);
   fill(private_part, sizeof private_part, 100);
   fill(g_region + 9 * kPage, 5000, 400);
-  // The vector itself is shared too.
+  // The vector itself is in shared memory, too.
   auto* vectors = reinterpret_cast<iovec*>(g_region + 30 * kPage - 16);
   vectors[0] = {g_region + kPage - 50, 100};
   vectors[1] = {private_part, sizeof private_part};
@@ -381,7 +383,7 @@ TEST_F(Syscalls, Streams) {
   EXPECT_NE(std::feof(file), 0);
   std::rewind(file);
   revoke();
-  // Lines are copied by the library in user mode; here to prove that nothing is needed.
+  // The library copies lines in user mode. This proves that nothing else is needed.
   EXPECT_EQ(std::fgets(in, 50, file), in);
   std::fclose(file);
   std::remove(path.c_str());
@@ -530,7 +532,7 @@ TEST_F(Syscalls, ProgramsAndTheirArguments) {
   EXPECT_EQ(WEXITSTATUS(*status), 9);
 }
 
-// Another node takes pages away all the time: nothing may be lost or cut short.
+// Another node takes pages away all the time, and nothing may be lost or cut short.
 TEST_F(Syscalls, InvalidationsDuringTransfers) {
   std::atomic<bool> stop{false};
   std::thread invalidations([&] {
@@ -546,7 +548,7 @@ TEST_F(Syscalls, InvalidationsDuringTransfers) {
   constexpr size_t kMostPieces = 1000 * kPieces;
   char* out = g_region + 123;
   std::thread writer([&] {
-    // On a busy machine the pieces may be through before many pages were taken away.
+    // On a busy machine the pieces may be through before many pages have been taken away.
     for (size_t i = 0; i < kPieces || (g_faults <= kFaults && i < kMostPieces); ++i) {
       fill(out, kPiece, i * kPiece);
       ASSERT_EQ(::write(pipe.out, out, kPiece), static_cast<ssize_t>(kPiece));
@@ -568,7 +570,7 @@ TEST_F(Syscalls, InvalidationsDuringTransfers) {
 }
 
 TEST_F(Syscalls, ManyThreadsFindBuffers) {
-  // More at once than the pool has, each with a read that waits.
+  // These are more calls at once than the pool has, each with a read that waits.
   constexpr int kThreads = 12;
   std::vector<Pipe> pipes(kThreads);
   revoke();

@@ -1,4 +1,4 @@
-// A shared library of the program's own, whose variables globals_test looks for.
+// This is a shared library of the program's own, for whose variables globals_test looks.
 #pragma once
 
 extern int library_global;

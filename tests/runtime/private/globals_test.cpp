@@ -9,7 +9,7 @@
 
 #include "globals_library.h"
 
-// External linkage, so that the compiler cannot know their values or drop them.
+// These have external linkage, so that the compiler cannot know their values or drop them.
 int initialised_global = 7;
 int zero_global;
 char large_global[100'000];
@@ -64,15 +64,15 @@ TEST(Globals, WhatBelongsToOthersIsNot) {
   EXPECT_FALSE(touched_by_a_range(local));
   EXPECT_FALSE(touched_by_a_range(per_thread));
   EXPECT_FALSE(touched_by_a_range(constant_global));
-  // Objects of libraries, which the linker places in the executable where it refers to them directly.
+  // These are objects of libraries, which the linker places in the executable where it refers to them directly.
   EXPECT_FALSE(touched_by_a_range(std::cout));
   EXPECT_FALSE(touched_by_a_range(std::cerr));
   EXPECT_FALSE(touched_by_a_range(stdout));
   EXPECT_FALSE(touched_by_a_range(environ));
 }
 
-// Stores what is there: a range that is read-only, or not mapped, ends the test. Ranges include the gaps between
-// variables, to which a sanitizer would object.
+// Stores the bytes that are there already, so that a range that is read-only, or not mapped, ends the test. Ranges
+// include the gaps between variables, to which a sanitizer would object.
 __attribute__((no_sanitize("address"))) void rewrite(const Range& range) {
   for (size_t i = 0; i < range.length; i += 512) {
     volatile std::byte* byte = range.begin + i;

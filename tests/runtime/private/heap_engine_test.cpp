@@ -262,7 +262,7 @@ TEST_F(HeapEngineTest, AnImageContinuesInAnotherProcess) {
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    // Its own, different history first: the image must replace it entirely.
+    // The heap first has a different history of its own, which the image must replace entirely.
     for (int i = 0; i < 100; ++i) heap_.allocate(3'000'000);
     size_t size;
     Link* list;

@@ -36,7 +36,7 @@ constexpr long kNumbers = 200'000;
     }                                                  \
   } while (false)
 
-// Runs on node 1, as after fork: everything is there, and everything can go on.
+// Runs on node 1, as after fork: everything is there, and can be used further.
 long check(void* argument) {
   const long round = *static_cast<long*>(argument);
   EXPECT(plain == 100 + round);
@@ -51,7 +51,7 @@ long check(void* argument) {
   for (size_t i = 0; i < 16; ++i) EXPECT(sparse[i * (kSparse / 16)] == static_cast<char>(i + 1));
   EXPECT(sparse[kSparse / 16 + 4096] == 0);
 
-  // Free, grow and replace what node 0 allocated, and leave traces that the next copy must wipe out.
+  // This frees, grows and replaces what node 0 allocated, and leaves traces that the next copy must wipe out.
   table.erase("key 10");
   table["only on node 1"] = std::vector<int>(5000, 1);
   title += title;
@@ -71,7 +71,7 @@ long check(void* argument) {
     });
   for (std::thread& thread : threads) thread.join();
   EXPECT(sum > 0);
-  // Streams are the library's own: they are this node's, before and after each copy.
+  // Streams belong to the library: each node has its own, before and after each copy.
   std::printf("round %ld on node 1\n", round);
   std::cout << "streams work" << std::endl;
   std::fflush(stdout);

@@ -23,7 +23,7 @@ namespace {
 constexpr MessageType kRun = message_range::kTest;
 constexpr MessageType kResult = message_range::kTest + 1;
 
-// Messages over a SEQPACKET socket whose other end the other node has. No remote memory.
+// This sends messages over a SEQPACKET socket whose other end the other node has. It has no remote memory.
 class SocketFabric final : public Fabric {
  public:
   SocketFabric(NodeId self, int fd) : self_(self), fd_(fd) {}
