@@ -144,6 +144,11 @@ in_file(barriers)
 mutate([[  // If one node alone]] [[  if (is(Mutant::kNoticesBeforeMoves)) apply_news(timestamp);
   // If one node alone]])
 
+# kMoveByKnowledge
+mutate([[    if (on_episode_end(record.writers, writer) &&]]
+       [[    if (is(Mutant::kMoveByKnowledge) && writer && home_plus_one == writer->value + 1u) continue;
+    if (on_episode_end(record.writers, writer) &&]])
+
 # kOldHomeWrites
 mutate([[    on_home_leaves(record.page, actions);
 ]] [[    if (is(Mutant::kOldHomeWrites) && record.page.state == PageState::kWrite) return;

@@ -60,6 +60,8 @@ const char* name(Mutant mutant) {
       return "publish what was written always in the same place";
     case Mutant::kOldHomeWrites:
       return "leave an old home the right to write";
+    case Mutant::kMoveByKnowledge:
+      return "count episodes by where a node knows the home to be";
     case Mutant::kKeepUnlisted:
       return "leave a page that stays writable out of the next interval";
     case Mutant::kKeepTwin:
@@ -119,6 +121,8 @@ const char* shows_on(Mutant mutant) {
       return "homes move there and back";
     case Mutant::kOldHomeWrites:
       return "a home moves that its old home may write";
+    case Mutant::kMoveByKnowledge:
+      return "a home moves of which a node has never heard";
     case Mutant::kKeepUnlisted:
     case Mutant::kMergeWhole:
       return "an interval ends, and another processor writes a page in use";

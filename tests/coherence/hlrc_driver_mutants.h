@@ -42,6 +42,7 @@ enum class Mutant : uint8_t {
   kMoveContested,       // pages move to one of two nodes that have written them
   kOnePlace,            // what the nodes have written is always in the same place
   kOldHomeWrites,       // an old home goes on writing in place
+  kMoveByKnowledge,     // a node that knows that a page is at home at its writer does not count the episode
   // Of pages in use, and of runs of pages.
   kKeepUnlisted,    // a page that stays writable does not join the next interval
   kKeepTwin,        // the twin of a page that stays writable stays what it was

@@ -421,6 +421,26 @@ TEST_P(HlrcDriver, AHomeFollowsTheNodeThatWritesThePageAlone) {
   }
 }
 
+// A node that has never looked up where a page is at home counts the home's own episodes as the other nodes do.
+TEST_P(HlrcDriver, ANodeThatNeverHeardOfAHomeFindsTheSameAsTheOthers) {
+  Machine machine(3, GetParam(), 4096);
+  constexpr uint64_t kPage = 3, kBusy = 6;  // at home at node 0
+  uint64_t episode = 0;
+  const auto meet_after = [&](unsigned writer) {
+    machine.write(writer, kPage, 0, ++episode);
+    // Two nodes write a page together, so that no episode is a serial one.
+    machine.write(1, kBusy, 1, episode);
+    machine.write(2, kBusy, 2, episode);
+    meet(machine);
+  };
+  static_cast<void>(machine.read(1, kPage, 1));  // so that the home owes a notice of what it writes
+  for (const unsigned writer : {0, 1, 0}) meet_after(writer);
+  const unsigned home = machine.home(2, kPage);
+  EXPECT_EQ(machine.home(0, kPage), home);
+  EXPECT_EQ(machine.home(1, kPage), home);
+  for (unsigned n = 0; n < 3; ++n) EXPECT_EQ(machine.read(n, kPage, 0), episode);
+}
+
 // What one node writes while the others write nothing says nothing of the parallel part that follows.
 TEST_P(HlrcDriver, ASerialEpisodeMovesNoHome) {
   Machine machine(2, GetParam(), 4096);
