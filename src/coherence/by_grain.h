@@ -32,6 +32,8 @@ class ByGrain final : public Protocol {
   // A line that a node has lost is invalid at once, so line protocols need no acquire.
   void acquire(NodeId from) override { pages_.acquire(from); }
   void acquire_all() override { pages_.acquire_all(); }
+  [[nodiscard]] bool needs_to_catch_up() const override { return pages_.needs_to_catch_up(); }
+  void catch_up() override { pages_.catch_up(); }
   void release_at_barrier() override {
     if (!lines_.is_clean()) lines_.release();
     pages_.release_at_barrier();

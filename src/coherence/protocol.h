@@ -104,6 +104,14 @@ class Protocol {
   // Does the same for what every node has released.
   virtual void acquire_all() {}
 
+  // Returns whether catch_up() does anything, so that a thread is needed that calls it.
+  [[nodiscard]] virtual bool needs_to_catch_up() const { return false; }
+  // Under lazy release consistency: if no processor of this node has acquired anything since the last call, applies what
+  // other nodes have released meanwhile. So a processor that never acquires, because it waits for another one's write in
+  // a loop, sees that write in the end, as it would on one machine. Called by one thread of the node, which is no
+  // processor, again and again.
+  virtual void catch_up() {}
+
   // Announces that the calling thread is about to access all of these pages, so that the protocol can bring those that
   // are not here together. Called from ordinary code. The accesses are correct without it.
   virtual void expect(PageId first, uint64_t count, bool is_write) {

@@ -22,8 +22,8 @@ void tell_waiting(std::span<const NodeSnapshot> nodes, const Standstill::Stood& 
         "mgrun: this may be a long computation, or a loop that waits for what another processor writes without "
         "synchronisation (a data race){}\n",
         options.config.traits().kind == ProtocolKind::kHlrc
-            ? "; under hlrc a processor never sees such a write before its next mg_lock, mg_barrier or the like: "
-              "--protocol mgs shows whether that is it"
+            ? "; under hlrc a processor sees such a write at its next mg_lock, mg_barrier or the like, or up to 0.2 s "
+              "late: --protocol mgs shows whether that is it"
             : "");
   } else if (options.deadlock_ends) {
     supervisor.give_up("every processor waits for another (--deadlock end)");

@@ -7,14 +7,17 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <thread>
 
 #include "base/output_file.h"
 #include "instrument/runtime/hazards.h"
 #include "instrument/runtime/installed_protocol.h"
+#include "profile/virtual_time.h"
 #include "runtime/environment.h"
 #include "runtime/interpose/syscalls.h"
 #include "runtime/interpose/thread_sync.h"
@@ -29,6 +32,9 @@ namespace {
 // The node is never destroyed: faults and messages may come until the process is gone.
 Node* g_node = nullptr;
 bool g_forked = false;
+
+// Twice this is how long a processor that acquires nothing may not see what other nodes have released.
+constexpr std::chrono::milliseconds kCatchUpEvery(100);
 
 }  // namespace
 
@@ -94,8 +100,8 @@ void Node::describe() const {
   for (std::filesystem::directory_iterator task("/proc/self/task", error), end; !error && task != end;
        task.increment(error))
     ++threads;
-  // The service thread and the thread that ends the program are counted as well.
-  status.threads_at_start = threads + (config_.nodes == 1 ? 1 : 2);
+  // The service thread, the thread that ends the program and the one that catches up are counted as well.
+  status.threads_at_start = threads + (config_.nodes == 1 ? 1 : 2) + (has_to_catch_up() ? 1 : 0);
   status.magic.store(NodeStatus::kMagic, std::memory_order_release);
   // mgrun answers SIGQUIT with what the processors do, and the run goes on; a terminal sends it to the nodes as well.
   struct sigaction now = {};
@@ -126,7 +132,12 @@ void Node::refuse_thread_sync_object(const char* function, const void* object, c
               .c_str()});
 }
 
-// --- The service thread
+// --- The service thread, and others
+
+// In virtual time, when the node catches up would depend on the machine's speed, and what the program does on that.
+bool Node::has_to_catch_up() const {
+  return protocol_->needs_to_catch_up() && !virtual_time::on();
+}
 
 Status Node::start_service() {
   pthread_t thread;
@@ -146,7 +157,26 @@ Status Node::start_service() {
   const int no_exits = pthread_create(&thread, nullptr, &Node::exit_main, this);
   if (no_exits != 0) return fail_errno(no_exits, "cannot start the thread that ends the program");
   pthread_detach(thread);
+  if (!has_to_catch_up()) return {};
+  const int no_catching_up = pthread_create(&thread, nullptr, &Node::catch_up_main, this);
+  if (no_catching_up != 0) return fail_errno(no_catching_up, "cannot start the thread that catches up");
+  pthread_detach(thread);
   return {};
+}
+
+// A processor that waits in a loop for what another processor writes, without synchronisation, would wait for ever under
+// lazy release consistency. Such programs are wrong, but they end on one machine.
+void* Node::catch_up_main(void* argument) {
+  auto* const node = static_cast<Node*>(argument);
+  const BootHeapScope boot;
+  pthread_setname_np(pthread_self(), "mg catch-up");
+  set_this_profile(node->catch_up_profile_);
+  while (node->finishing_.load(std::memory_order_acquire) == 0 && !node->shutting_down_.load()) {
+    std::this_thread::sleep_for(kCatchUpEvery);
+    const LockGuard hold(node->catching_up_);
+    if (node->finishing_.load(std::memory_order_acquire) == 0) node->protocol_->catch_up();
+  }
+  return nullptr;
 }
 
 // exit() on another node ends the program as it would on one machine, by exit() here. That runs the program's exit

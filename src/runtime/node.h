@@ -149,6 +149,8 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   // --- Service thread.
   static void* service_main(void* node);
   static void* exit_main(void* node);
+  static void* catch_up_main(void* node);
+  [[nodiscard]] bool has_to_catch_up() const;
   void service();
   [[nodiscard]] const char* raise_service_priority() const;
 
@@ -206,6 +208,8 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   Nanoseconds started_at_ = 0;
   std::atomic<Nanoseconds> measured_from_{0};
   ProcessorProfile service_profile_;
+  ProcessorProfile catch_up_profile_;  // nobody reads it
+  Mutex catching_up_;                  // held by the thread that catches up while it does
   std::string service_priority_;
   // The snapshots to which the statistics are relative: one for each processor, then the service thread's.
   SparseTable<ProfileSnapshot> baseline_;

@@ -48,6 +48,10 @@ bool Node::finish(int status) {
   if (finishing_.exchange(1) != 0) return true;
   node_status()->leaves = 1;
   const BootHeapScope boot;
+  // From here on nothing else uses the fabric by itself.
+  {
+    const LockGuard caught_up(catching_up_);
+  }
   if (config_.node != NodeId(0)) {
     MessageHeader header;
     header.type = runtime_message::kExit;

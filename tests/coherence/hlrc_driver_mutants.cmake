@@ -110,6 +110,10 @@ mutate([[      fetch.log = fetch_log_.start_append(home, {page, 1}, fetch.replac
 ]] [[      if (!is(Mutant::kUpdateUnlogged)) fetch.log = fetch_log_.start_append(home, {page, 1}, fetch.replaced);
 ]])
 
+# kCatchUpAtBarrier
+mutate([[left_ != arrived_.load(std::memory_order_acquire)) return;]]
+       [[left_ != arrived_.load(std::memory_order_acquire) && !is(Mutant::kCatchUpAtBarrier)) return;]])
+
 in_file(notice_reader)
 
 # kIgnoreLap

@@ -62,6 +62,8 @@ const char* name(Mutant mutant) {
       return "leave an old home the right to write";
     case Mutant::kMoveByKnowledge:
       return "count episodes by where a node knows the home to be";
+    case Mutant::kCatchUpAtBarrier:
+      return "catch up between arriving at a barrier and leaving it";
     case Mutant::kKeepUnlisted:
       return "leave a page that stays writable out of the next interval";
     case Mutant::kKeepTwin:
@@ -123,6 +125,8 @@ const char* shows_on(Mutant mutant) {
       return "a home moves that its old home may write";
     case Mutant::kMoveByKnowledge:
       return "a home moves of which a node has never heard";
+    case Mutant::kCatchUpAtBarrier:
+      return "a node catches up between its arrival at a barrier and its leaving";
     case Mutant::kKeepUnlisted:
     case Mutant::kMergeWhole:
       return "an interval ends, and another processor writes a page in use";

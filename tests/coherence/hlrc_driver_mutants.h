@@ -43,6 +43,7 @@ enum class Mutant : uint8_t {
   kOnePlace,            // what the nodes have written is always in the same place
   kOldHomeWrites,       // an old home goes on writing in place
   kMoveByKnowledge,     // a node that knows that a page is at home at its writer does not count the episode
+  kCatchUpAtBarrier,    // a node catches up while it is at a barrier
   // Of pages in use, and of runs of pages.
   kKeepUnlisted,    // a page that stays writable does not join the next interval
   kKeepTwin,        // the twin of a page that stays writable stays what it was

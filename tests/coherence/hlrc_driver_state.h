@@ -59,6 +59,7 @@ struct Explored {
       add(all, fetch_log.written_[n].lock);
       add(all, fetch_log.written_[n].end);
       add(all, driver.known_[n]);
+      add(all, driver.known_before_[n]);
     }
     WrittenPages& written = driver.written_;
     add(all, written.lock_);

@@ -123,6 +123,8 @@ void World::execute(const Op& op) {
       return meet();
     case OpType::kEndSerialPart:
       return nodes_[node()].driver->end_serial_part();
+    case OpType::kCatchUp:
+      return nodes_[node()].driver->catch_up();
   }
 }
 
@@ -214,7 +216,9 @@ void World::meet() {
   if (scenario_.homes_follow) return meet_all();
   release();
   self().meeting = shared_.meetings;
-  if (++shared_.arrived == processors()) {
+  unsigned all = 0;
+  for (unsigned n = 0; n < kMaxNodes; ++n) all += processors_of(n);
+  if (++shared_.arrived == all) {
     shared_.arrived = 0;
     ++shared_.meetings;
   }

@@ -26,6 +26,46 @@ Op end_serial_part() {
   return {OpType::kEndSerialPart, 0, 0, 0};
 }
 
+Op catch_up() {
+  return {OpType::kCatchUp, 0, 0, 0};
+}
+
+// The last program of each is that of a thread of the runtime, which catches up.
+void add_catching_up(std::vector<Scenario>& all) {
+  const auto add = [&](const char* name, std::vector<unsigned> homes, std::vector<unsigned> processors,
+                       std::vector<Program> programs) {
+    Scenario scenario;
+    scenario.name = name;
+    scenario.homes = std::move(homes);
+    scenario.processors = std::move(processors);
+    scenario.programs = std::move(programs);
+    all.push_back(std::move(scenario));
+  };
+  add("a node catches up while it writes", {1}, {0, 1, 0},
+      {{write(0, 0, 1), write(0, 0, 2), lock(0), read(0, 1), unlock(0), barrier()},
+       {lock(0), write(0, 1, 3), unlock(0), barrier(), read(0, 0)},
+       {catch_up(), catch_up()}});
+  add("a node catches up while it reads and writes at a third node", {2}, {0, 1, 0},
+      {{read(0, 0), write(0, 0, 1), barrier(), read(0, 1)},
+       {lock(0), write(0, 1, 3), unlock(0), lock(0), write(0, 1, 4), unlock(0), barrier(), read(0, 0)},
+       {catch_up(), catch_up()}});
+  add("a node catches up while a processor of its acquires", {0}, {0, 1, 1},
+      {{lock(0), write(0, 0, 1), unlock(0), lock(0), write(0, 0, 2), unlock(0)},
+       {read(0, 1), lock(0), read(0, 0), unlock(0), lock(0), read(0, 0), unlock(0)},
+       {catch_up(), catch_up()}});
+  add("a node catches up with pages in use", {1}, {0, 1, 0},
+      {{write(0, 0, 1), write(0, 0, 2), barrier(), read(0, 1)},
+       {lock(0), write(0, 1, 3), unlock(0), write(0, 1, 4), barrier(), read(0, 0)},
+       {catch_up()}});
+  all.back().updates = true;
+  // Page 0 is at home at node 1 from the second barrier on, where it may be written, and released, before node 0 leaves.
+  add("a node catches up between its arrival at a barrier and its leaving", {0, 1}, {0, 1, 0},
+      {{read(0, 1), barrier(), write(1, 0, 7), barrier(), barrier(), read(0, 0)},
+       {read(0, 0), barrier(), write(0, 0, 1), barrier(), write(0, 0, 2), lock(0), unlock(0), barrier()},
+       {catch_up()}});
+  all.back().homes_follow = true;
+}
+
 // Homes that move. In each episode two nodes write something: else it would be a serial one.
 void add_moving_homes(std::vector<Scenario>& all) {
   const auto add = [&](const char* name, std::vector<unsigned> homes, std::vector<unsigned> processors,
@@ -116,6 +156,7 @@ void add_pages_in_use(std::vector<Scenario>& all) {
       {{write(0, 1, 2), write(0, 1, 3), barrier(), read(0, 0)},
        {lock(0), read(0, 0), unlock(0), barrier(), read(0, 1)},
        {lock(0), write(0, 0, 1), unlock(0), barrier(), read(0, 1)}});
+  all.back().takes_minutes = true;
   add("an interval ends, and another processor writes a page in use", {1}, {0, 0, 1},
       {{write(0, 1, 2), write(0, 1, 3), barrier(), read(0, 0)},
        {lock(0), write(0, 0, 1), unlock(0), barrier(), read(0, 1)},
@@ -145,6 +186,7 @@ void add_pages_in_use(std::vector<Scenario>& all) {
       {{write(0, 0, 1), barrier(), write(1, 0, 1), barrier(), write(1, 0, 3), barrier(), read(0, 0)},
        {write(1, 0, 2), barrier(), write(0, 0, 2), barrier(), write(0, 0, 4), barrier(), read(1, 0)}});
   all.back().homes_follow = true;
+  all.back().takes_minutes = true;
 }
 
 // Pages that moved together move together again.
@@ -288,6 +330,7 @@ std::vector<Scenario> scenarios() {
        {read(1, 1), barrier(), barrier(), read(0, 0), read(1, 0)},
        {barrier(), write(0, 0, 2), write(1, 0, 3), barrier()}});
   all.back().fetch_ahead = true;
+  add_catching_up(all);
   add_moving_homes(all);
   add_pages_in_use(all);
   add_runs(all);

@@ -19,10 +19,11 @@ inline constexpr unsigned kMaxLocks = 4;
 enum class OpType : uint8_t {
   kRead,  // and check the value
   kWrite,
-  kLock,          // acquires from the node that let it go last
-  kUnlock,        // releases
-  kBarrier,       // of all processors: releases, and acquires from all
-  kEndSerialPart  // other nodes' processors run from now on
+  kLock,           // acquires from the node that let it go last
+  kUnlock,         // releases
+  kBarrier,        // of all processors: releases, and acquires from all
+  kEndSerialPart,  // other nodes' processors run from now on
+  kCatchUp         // applies what has been released, and is no processor, but a thread of the runtime
 };
 struct Op {
   OpType type = OpType::kRead;

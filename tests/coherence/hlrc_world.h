@@ -87,8 +87,12 @@ class World {
   uint64_t* frame(unsigned node, unsigned page) {
     return reinterpret_cast<uint64_t*>(nodes_[node].memory->region().alias(PageId(page)));
   }
+  // Or else it is a thread of the runtime, and comes to no barrier.
+  [[nodiscard]] bool is_processor(size_t p) const { return scenario_.programs[p].front().type != OpType::kCatchUp; }
   [[nodiscard]] unsigned processors_of(unsigned node) const {
-    return static_cast<unsigned>(std::ranges::count(scenario_.processors, node));
+    unsigned n = 0;
+    for (size_t p = 0; p < processors(); ++p) n += scenario_.processors[p] == node && is_processor(p) ? 1 : 0;
+    return n;
   }
   std::byte* memory(const Operation& operation) {
     Node& node = nodes_[operation.at];

@@ -86,8 +86,8 @@ std::string World::in_words(const Event& event) const {
   std::string what;
   if (place.at != At::kEnd) {
     const Op& op = scenario_.programs[event.processor][place.pc];
-    static constexpr std::array<const char*, 6> kOps = {"read",   "write",   "lock",
-                                                        "unlock", "barrier", "end of the serial part"};
+    static constexpr std::array<const char*, 7> kOps = {
+        "read", "write", "lock", "unlock", "barrier", "end of the serial part", "catching up"};
     what = fmt::format(" in its operation {} ({} {})", place.pc, kOps[static_cast<size_t>(op.type)], op.page);
   }
   switch (place.at) {

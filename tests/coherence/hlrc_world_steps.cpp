@@ -91,7 +91,10 @@ bool World::acquire_concerns(unsigned node, const Footprint& next) const {
 // Whether q may access what p does next, before p has done it.
 bool World::may_access(size_t q, size_t p, const Footprint& next) const {
   const Place& place = shared_.places[q];
-  if (place.at == At::kEnd || (place.at == At::kBarrier && place.meeting == shared_.meetings)) return false;
+  // Nobody waits at a barrier for a thread of the runtime.
+  const bool is_awaited = is_processor(p);
+  if (place.at == At::kEnd || (is_awaited && place.at == At::kBarrier && place.meeting == shared_.meetings))
+    return false;
   const unsigned node = scenario_.processors[q];
   const Program& program = scenario_.programs[q];
   const auto is_held = [&](const Op& op) { return op.type == OpType::kLock && shared_.lock_holder[op.page] == p + 1; };
@@ -106,6 +109,9 @@ bool World::may_access(size_t q, size_t p, const Footprint& next) const {
         break;
       case OpType::kEndSerialPart:
         break;
+      case OpType::kCatchUp:
+        if (acquire_concerns(node, next)) return true;
+        break;
       case OpType::kLock:
         if (is_held(op)) return false;
         if (op.page == next.lock || acquire_concerns(node, next)) return true;
@@ -116,8 +122,10 @@ bool World::may_access(size_t q, size_t p, const Footprint& next) const {
       case OpType::kBarrier:
         if (i == place.pc && (place.is_behind || place.at == At::kBarrier)) {
           if (acquire_concerns(node, next)) return true;
-        } else {
+        } else if (is_awaited) {
           return release_concerns(node, next);
+        } else if (release_concerns(node, next) || acquire_concerns(node, next)) {
+          return true;
         }
         break;
     }

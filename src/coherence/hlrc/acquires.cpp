@@ -25,6 +25,28 @@ void Driver::acquire_all() {
   apply_notices(timestamp);
 }
 
+// The timestamps are read before arrived_. If this node has left all barriers at which it has arrived, then no node had
+// left a later one when they were read, so all that they name was written before any home moves that this node does not
+// know of yet (H6). Between a node's arrival and its leaving there is nothing to do, because leaving applies everything.
+void Driver::catch_up() {
+  bool has_acquired = false;
+  for (unsigned n = 0; n < nodes_; ++n) {
+    const uint64_t known_now = known(NodeId(static_cast<uint16_t>(n)));
+    has_acquired |= n != self_.value && known_now != known_before_[n];
+    known_before_[n] = known_now;
+  }
+  if (has_acquired) return;
+  const CategoryScope protocol(this_profile(), Category::kProtocol);
+  NoticeReader::Timestamp timestamp;
+  reader_->read_all_timestamps(known_, timestamp);
+  MULTIGRAIN_STEP(&known_);
+  if (nodes_with_news(timestamp.time(), known_, self_, nodes_).empty()) return;
+  MULTIGRAIN_LOCK_STEP(acquire_lock_);
+  const LockGuard one_at_a_time(acquire_lock_);
+  if (options_.homes_follow && left_ != arrived_.load(std::memory_order_acquire)) return;
+  apply_news(timestamp);
+}
+
 void Driver::apply_notices(const NoticeReader::Timestamp& timestamp) {
   MULTIGRAIN_STEP(&known_);
   if (nodes_with_news(timestamp.time(), known_, self_, nodes_).empty()) return;

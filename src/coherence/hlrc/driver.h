@@ -66,6 +66,8 @@ class Driver final : public PageDriver {
   [[nodiscard]] bool is_clean() const override;
   void acquire(NodeId from) override;
   void acquire_all() override;
+  [[nodiscard]] bool needs_to_catch_up() const override { return nodes_ > 1; }
+  void catch_up() override;
   void release_at_barrier() override;
   void acquire_at_barrier() override;
   void end_serial_part() override;
@@ -197,6 +199,9 @@ class Driver final : public PageDriver {
   // works on the end of the interval writes its part.
   SparseTable<uint8_t> noticed_;
   NoticeLog notices_ MG_GUARDED_BY(interval_lock_);
+
+  // This is what known_ was at the last call of catch_up(), whose thread alone uses it.
+  VectorTime known_before_{};
 
   SpinLock acquire_lock_;          // held while write notices are applied
   SharedWork runs_to_invalidate_;  // opened with the lock held
