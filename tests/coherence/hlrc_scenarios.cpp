@@ -25,22 +25,33 @@ Op barrier() {
 Op end_serial_part() {
   return {OpType::kEndSerialPart, 0, 0, 0};
 }
-
 Op catch_up() {
   return {OpType::kCatchUp, 0, 0, 0};
 }
 
-// The last program of each is that of a thread of the runtime, which catches up.
-void add_catching_up(std::vector<Scenario>& all) {
-  const auto add = [&](const char* name, std::vector<unsigned> homes, std::vector<unsigned> processors,
-                       std::vector<Program> programs) {
-    Scenario scenario;
+// Adds machines, of each of which `flag` is true.
+class Adder {
+ public:
+  explicit Adder(std::vector<Scenario>& all, bool Scenario::* flag = nullptr) : all_(all), flag_(flag) {}
+  void operator()(const char* name, std::vector<unsigned> homes, std::vector<unsigned> processors,
+                  std::vector<Program> programs, uint64_t log_capacity = 0) const {
+    Scenario& scenario = all_.emplace_back();
+    if (flag_ != nullptr) scenario.*flag_ = true;
     scenario.name = name;
     scenario.homes = std::move(homes);
     scenario.processors = std::move(processors);
     scenario.programs = std::move(programs);
-    all.push_back(std::move(scenario));
-  };
+    scenario.log_capacity = log_capacity;
+  }
+
+ private:
+  std::vector<Scenario>& all_;
+  bool Scenario::* const flag_;
+};
+
+// The last program of each is that of a thread of the runtime, which catches up.
+void add_catching_up(std::vector<Scenario>& all) {
+  const Adder add(all);
   add("a node catches up while it writes", {1}, {0, 1, 0},
       {{write(0, 0, 1), write(0, 0, 2), lock(0), read(0, 1), unlock(0), barrier()},
        {lock(0), write(0, 1, 3), unlock(0), barrier(), read(0, 0)},
@@ -68,16 +79,7 @@ void add_catching_up(std::vector<Scenario>& all) {
 
 // Homes that move. In each episode two nodes write something: else it would be a serial one.
 void add_moving_homes(std::vector<Scenario>& all) {
-  const auto add = [&](const char* name, std::vector<unsigned> homes, std::vector<unsigned> processors,
-                       std::vector<Program> programs) {
-    Scenario scenario;
-    scenario.name = name;
-    scenario.homes = std::move(homes);
-    scenario.processors = std::move(processors);
-    scenario.programs = std::move(programs);
-    scenario.homes_follow = true;
-    all.push_back(std::move(scenario));
-  };
+  const Adder add(all, &Scenario::homes_follow);
   add("homes follow their writers", {0, 0}, {0, 1, 2},
       {{read(0, 1), barrier(), read(0, 1), read(1, 0), barrier(), read(0, 0), read(1, 0)},
        {write(0, 0, 1), barrier(), write(0, 0, 2), barrier(), read(1, 0)},
@@ -133,16 +135,7 @@ void add_moving_homes(std::vector<Scenario>& all) {
 
 // Pages that count as in use keep their rights. Of each the driver may decide either way, each time.
 void add_pages_in_use(std::vector<Scenario>& all) {
-  const auto add = [&](const char* name, std::vector<unsigned> homes, std::vector<unsigned> processors,
-                       std::vector<Program> programs) {
-    Scenario scenario;
-    scenario.name = name;
-    scenario.homes = std::move(homes);
-    scenario.processors = std::move(processors);
-    scenario.programs = std::move(programs);
-    scenario.updates = true;
-    all.push_back(std::move(scenario));
-  };
+  const Adder add(all, &Scenario::updates);
   add("two nodes write a page in use, each under its lock", {2}, {0, 1},
       {{lock(0), write(0, 0, 1), unlock(0), lock(1), read(0, 1), write(0, 1, 2), unlock(1)},
        {lock(1), write(0, 1, 3), unlock(1), lock(0), read(0, 0), write(0, 0, 4), unlock(0)}});
@@ -191,16 +184,7 @@ void add_pages_in_use(std::vector<Scenario>& all) {
 
 // Pages that moved together move together again.
 void add_runs(std::vector<Scenario>& all) {
-  const auto add = [&](const char* name, std::vector<unsigned> homes, std::vector<unsigned> processors,
-                       std::vector<Program> programs) {
-    Scenario scenario;
-    scenario.name = name;
-    scenario.homes = std::move(homes);
-    scenario.processors = std::move(processors);
-    scenario.programs = std::move(programs);
-    scenario.runs = true;
-    all.push_back(std::move(scenario));
-  };
+  const Adder add(all, &Scenario::runs);
   add("pages are fetched together again", {0, 0}, {0, 1},
       {{write(0, 0, 1), write(1, 0, 1), barrier(), barrier(), write(0, 0, 2), write(1, 0, 2), barrier(), barrier(),
         write(1, 0, 3), barrier()},
@@ -231,16 +215,7 @@ void add_runs(std::vector<Scenario>& all) {
 
 std::vector<Scenario> scenarios() {
   std::vector<Scenario> all;
-  const auto add = [&](const char* name, std::vector<unsigned> homes, std::vector<unsigned> processors,
-                       std::vector<Program> programs, uint64_t log_capacity = 0) {
-    Scenario scenario;
-    scenario.name = name;
-    scenario.homes = std::move(homes);
-    scenario.processors = std::move(processors);
-    scenario.programs = std::move(programs);
-    scenario.log_capacity = log_capacity;
-    all.push_back(std::move(scenario));
-  };
+  const Adder add(all);
   // The order of the nodes is decided as the locks are taken.
   add("a lock chain over three nodes", {0}, {0, 1, 2},
       {{lock(0), read(0, 0), write(0, 0, 1), unlock(0)},
@@ -334,11 +309,7 @@ std::vector<Scenario> scenarios() {
   add_moving_homes(all);
   add_pages_in_use(all);
   add_runs(all);
-  const auto add_long = [&](const char* name, std::vector<unsigned> homes, std::vector<unsigned> processors,
-                            std::vector<Program> programs) {
-    add(name, std::move(homes), std::move(processors), std::move(programs));
-    all.back().takes_minutes = true;
-  };
+  const Adder add_long(all, &Scenario::takes_minutes);
   add_long("three nodes write three pages in turn", {0, 1, 2}, {0, 1, 2},
            {{write(0, 0, 1), write(1, 0, 1), barrier(), write(1, 1, 1), read(2, 0), barrier(), read(0, 1), read(2, 1)},
             {write(1, 1, 2), write(2, 0, 2), barrier(), write(2, 1, 2), read(0, 0), barrier(), read(1, 0), read(0, 1)},

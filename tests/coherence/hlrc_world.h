@@ -82,6 +82,7 @@ class World {
   [[nodiscard]] unsigned node() const { return scenario_.processors[running_]; }
 
  private:
+  // Threads of the runtime included.
   [[nodiscard]] size_t processors() const { return scenario_.programs.size(); }
   [[nodiscard]] unsigned pages() const { return static_cast<unsigned>(scenario_.homes.size()); }
   uint64_t* frame(unsigned node, unsigned page) {
