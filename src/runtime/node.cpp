@@ -132,7 +132,7 @@ void Node::refuse_thread_sync_object(const char* function, const void* object, c
               .c_str()});
 }
 
-// --- The service thread, and others
+// --- Threads of the runtime
 
 // In virtual time, when the node catches up would depend on the machine's speed, and what the program does on that.
 bool Node::has_to_catch_up() const {
@@ -140,28 +140,26 @@ bool Node::has_to_catch_up() const {
 }
 
 Status Node::start_service() {
-  pthread_t thread;
   const BootHeapScope boot;
   const AsynchronousSignalsBlocked blocked;
-  // The service thread runs on the node's own cores, not only on that of processor 0, whose thread starts it: another
+  const auto start = [this](void* (*run)(void*), const pthread_attr_t* attributes, const char* which) -> Status {
+    pthread_t thread;
+    const int failed = pthread_create(&thread, attributes, run, this);
+    if (failed != 0) return fail_errno(failed, fmt::format("cannot start the thread {}", which));
+    pthread_detach(thread);
+    return {};
+  };
+  // What serves the node runs on the node's own cores, not only on that of processor 0, whose thread starts it: another
   // node's cores are not there to serve this node, and where the node has one core, taking a right from a page needs no
   // interrupt of another core.
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  pthread_attr_setaffinity_np(&attributes, sizeof service_cores_, &service_cores_);
-  const int failed = pthread_create(&thread, &attributes, &Node::service_main, this);
-  pthread_attr_destroy(&attributes);
-  if (failed != 0) return fail_errno(failed, "cannot start the service thread");
-  pthread_detach(thread);
-  if (config_.nodes == 1) return {};
-  const int no_exits = pthread_create(&thread, nullptr, &Node::exit_main, this);
-  if (no_exits != 0) return fail_errno(no_exits, "cannot start the thread that ends the program");
-  pthread_detach(thread);
-  if (!has_to_catch_up()) return {};
-  const int no_catching_up = pthread_create(&thread, nullptr, &Node::catch_up_main, this);
-  if (no_catching_up != 0) return fail_errno(no_catching_up, "cannot start the thread that catches up");
-  pthread_detach(thread);
-  return {};
+  pthread_attr_t on_own_cores;
+  pthread_attr_init(&on_own_cores);
+  pthread_attr_setaffinity_np(&on_own_cores, sizeof service_cores_, &service_cores_);
+  Status started = start(&Node::service_main, &on_own_cores, "that answers other nodes");
+  if (started && config_.nodes > 1) started = start(&Node::exit_main, nullptr, "that ends the program");
+  if (started && has_to_catch_up()) started = start(&Node::catch_up_main, &on_own_cores, "that catches up");
+  pthread_attr_destroy(&on_own_cores);
+  return started;
 }
 
 // A processor that waits in a loop for what another processor writes, without synchronisation, would wait for ever under
@@ -171,12 +169,12 @@ void* Node::catch_up_main(void* argument) {
   const BootHeapScope boot;
   pthread_setname_np(pthread_self(), "mg catch-up");
   set_this_profile(node->catch_up_profile_);
-  while (node->finishing_.load(std::memory_order_acquire) == 0 && !node->shutting_down_.load()) {
+  while (true) {
     std::this_thread::sleep_for(kCatchUpEvery);
     const LockGuard hold(node->catching_up_);
-    if (node->finishing_.load(std::memory_order_acquire) == 0) node->protocol_->catch_up();
+    if (node->finishing_.load(std::memory_order_acquire) != 0 || node->shutting_down_.load()) return nullptr;
+    node->protocol_->catch_up();
   }
-  return nullptr;
 }
 
 // exit() on another node ends the program as it would on one machine, by exit() here. That runs the program's exit

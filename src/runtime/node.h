@@ -146,7 +146,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   size_t block_size_of(PageId page) override;
   PageRange stretch_of(PageId page) override;
 
-  // --- Service thread.
+  // --- Threads of the runtime.
   static void* service_main(void* node);
   static void* exit_main(void* node);
   static void* catch_up_main(void* node);
@@ -208,7 +208,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   Nanoseconds started_at_ = 0;
   std::atomic<Nanoseconds> measured_from_{0};
   ProcessorProfile service_profile_;
-  ProcessorProfile catch_up_profile_;  // nobody reads it
+  ProcessorProfile catch_up_profile_;  // of the thread that catches up; no report shows it
   Mutex catching_up_;                  // held by the thread that catches up while it does
   std::string service_priority_;
   // The snapshots to which the statistics are relative: one for each processor, then the service thread's.
