@@ -84,6 +84,17 @@ MG_API int mg_join(unsigned processor);
 /** Waits for every processor but the caller's. */
 MG_API int mg_join_all(void);
 
+/** Makes the program's globals and static variables, and those of its own shared libraries, shared memory under the
+ * run's page protocol, with the values that they have on node 0: for programs that were written for threads, which share
+ * them. From then on what one processor writes there others see, as in memory of mg_alloc(); without this call each node
+ * has globals of its own. Not shared are thread-local variables, malloc's memory, and the state of system libraries.
+ * Mutexes and atomics in globals work between nodes no better than in other shared memory. Called on node 0 before any
+ * other processor is started, while the program has no other thread that uses globals; nothing is done if there is one
+ * node, or the second time. Returns 0, -EBUSY (another processor runs), -EPERM (called on another node), -ENOTSUP (pages
+ * of more than 4096 bytes; no room; the program has more libraries, or other variables of the C library, than this can
+ * deal with: mg_error() says what). Not for signal handlers. */
+MG_API int mg_share_globals(void);
+
 /* --- Shared memory ------------------------------------------------------------------------------------------------ */
 
 /** Where the home copies of an allocation's pages are. The home of a page never changes. */

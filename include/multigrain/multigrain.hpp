@@ -442,6 +442,12 @@ void run_on_all(Callable callable) {
   detail::check(status, "mg::run_on_all");
 }
 
+/// Makes the program's globals shared memory (mg_share_globals). Called on node 0 before other processors run. Throws
+/// std::system_error: EBUSY, EPERM, ENOTSUP.
+inline void share_globals() {
+  detail::check(mg_share_globals(), "mg::share_globals");
+}
+
 /// Waits until the processor is idle. An acquire. Called on node 0. Throws std::system_error: EINVAL, EPERM.
 inline void join(unsigned processor) {
   detail::check(mg_join(processor), "mg::join");

@@ -6,8 +6,11 @@ Multigrain as an ANL/PARMACS environment: SPLASH, SPLASH-2 and Splash-3 sources,
 and are compiled and linked with multigrain (pkg-config --cflags --libs multigrain).
 
 The processes of a program are processors of the run: main() is processor 0, the i-th CREATE starts processor i, on the
-node where it is. As with fork(), a process sees the globals and the malloc heap as they were when its node was started,
-and shares G_MALLOC memory only. Programs that rely on shared globals (threads) work only inside one node.
+node where it is. It sees the malloc heap as it was when its node was started, and shares G_MALLOC memory. Whether it
+shares the globals depends on the dialect of CREATE:
+  CREATE(f)             is for processes, as fork() makes them: globals are copied when a node is started
+  CREATE(f, n)          is for threads, as Splash-3 has them: globals are shared (mg_share_globals())
+m4 -D PARMACS_GLOBALS=private or =shared says otherwise, for all the sources of a program alike.
 
 After this file m4 quotes are no longer ` and `'' but <<<: and :>>>, so that apostrophes and backquotes in C comments
 and literals are only text. m4 built-ins whose names are good C identifiers are undefined (len, index, format, ...).
@@ -25,6 +28,13 @@ Differences between the dialects:
   CLOCK(t)              microseconds
 
 changequote(<<<:,:>>>)
+Whether CREATE(f) and CREATE(f, n) share the globals.
+ifdef(<<<:PARMACS_GLOBALS:>>>, <<<:ifelse(PARMACS_GLOBALS, shared,, PARMACS_GLOBALS, private,,
+  <<<:errprint(<<<:parmacs.m4: PARMACS_GLOBALS is "private" or "shared"
+:>>>)m4exit(1):>>>):>>>)
+define(<<<:PARMACS_ONE_SHARES:>>>, ifdef(<<<:PARMACS_GLOBALS:>>>, ifelse(PARMACS_GLOBALS, shared, 1, 0), 0))
+define(<<<:PARMACS_COUNT_SHARES:>>>, ifdef(<<<:PARMACS_GLOBALS:>>>, ifelse(PARMACS_GLOBALS, shared, 1, 0), 1))
+
 define(<<<:PARMACS_INCLUDES:>>>, <<<:
 #include <multigrain/multigrain.h>
 #include <assert.h>
@@ -60,6 +70,7 @@ typedef struct {
 } parmacs_gs_t;
 
 extern unsigned parmacs_created;
+extern int parmacs_asked_to_share;
 
 /* PARMACS macros have no way to fail. */
 static __inline__ __attribute__((unused)) void parmacs_fail(const char *what) {
@@ -69,13 +80,20 @@ static __inline__ __attribute__((unused)) void parmacs_fail(const char *what) {
 static __attribute__((unused)) void parmacs_run(void *function) {
   ((void (*)(void))(uintptr_t)function)();
 }
-static __inline__ __attribute__((unused)) void parmacs_create(void (*function)(void)) {
+static __inline__ __attribute__((unused)) void parmacs_share(int shares) {
+  if (!shares || parmacs_asked_to_share) return;
+  parmacs_asked_to_share = 1;
+  if (mg_share_globals() != 0)
+    fprintf(stderr, "parmacs: each node has globals of its own: %s\n", mg_error());
+}
+static __inline__ __attribute__((unused)) void parmacs_create(void (*function)(void), int shares) {
+  parmacs_share(shares);
   if (mg_spawn(++parmacs_created, parmacs_run, (void *)(uintptr_t)function) != 0)
     parmacs_fail("a process cannot be created (are there enough processors?)");
 }
-static __inline__ __attribute__((unused)) void parmacs_create_n(void (*function)(void), long processes) {
+static __inline__ __attribute__((unused)) void parmacs_create_n(void (*function)(void), long processes, int shares) {
   long i;
-  for (i = 1; i < processes; i++) parmacs_create(function);
+  for (i = 1; i < processes; i++) parmacs_create(function, shares);
   function();
 }
 static __inline__ __attribute__((unused)) void parmacs_wait_for_end(void) {
@@ -125,6 +143,7 @@ static __inline__ __attribute__((unused)) long parmacs_getsub(parmacs_gs_t *gs, 
 :>>>)
 define(<<<:MAIN_ENV:>>>, <<<:PARMACS_INCLUDES
 unsigned parmacs_created = 0;
+int parmacs_asked_to_share = 0;
 :>>>)
 define(<<<:EXTERN_ENV:>>>, <<<:PARMACS_INCLUDES:>>>)
 define(<<<:ENV:>>>, <<<: :>>>)
@@ -135,8 +154,8 @@ define(<<<:NEWPROC:>>>, <<<::>>>)
 Processes. A process may be declared in any way a C function without arguments can be: f() or f(void), returning
 anything; the cast to void (*)(void) is the one that compilers accept from all of them.
 define(<<<:CREATE:>>>, <<<:ifelse(eval($# < 2), 1,
-  <<<:{parmacs_create((void (*)(void))($1));}:>>>,
-  <<<:{parmacs_create_n((void (*)(void))($1), (long)($2));}:>>>):>>>)
+  <<<:{parmacs_create((void (*)(void))($1), PARMACS_ONE_SHARES);}:>>>,
+  <<<:{parmacs_create_n((void (*)(void))($1), (long)($2), PARMACS_COUNT_SHARES);}:>>>):>>>)
 define(<<<:WAIT_FOR_END:>>>, <<<:{parmacs_wait_for_end();}:>>>)
 define(<<<:GET_PID:>>>, <<<:{($1) = mg_processor();}:>>>)
 define(<<<:GET_HOME:>>>, <<<:{($1) = mg_node();}:>>>)

@@ -76,6 +76,8 @@ class AccessRights {
   // registered again. The pages have no rights, and the caller gives their mapping the greatest protection that the
   // rights can allow from now on.
   virtual void watch_again(PageId /*first*/, uint64_t /*count*/) {}
+  // The view of these pages was moved (Region::move_view). From now on the functions above give and take their rights.
+  virtual void open_moved(PageId /*first*/, uint64_t /*count*/) {}
   // From now on other code may map parts of the view, at any time: rights to pages there are neither given nor taken.
   virtual void let_others_map() {}
 

@@ -48,10 +48,10 @@ int set_up(void* mapping, uint64_t size) {
 }
 
 Result<std::byte*> map_frames(int fd, uintptr_t at, uint64_t size, int protection, std::string_view what,
-                              uint64_t offset = 0) {
+                              uint64_t offset = 0, Region::Occupied occupied = Region::Occupied::kError) {
   void* const wanted = reinterpret_cast<void*>(at);
-  void* got =
-      mmap(wanted, size, protection, MAP_SHARED | MAP_FIXED_NOREPLACE | MAP_NORESERVE, fd, static_cast<off_t>(offset));
+  const int fixed = occupied == Region::Occupied::kReplaced ? MAP_FIXED : MAP_FIXED_NOREPLACE;
+  void* got = mmap(wanted, size, protection, MAP_SHARED | fixed | MAP_NORESERVE, fd, static_cast<off_t>(offset));
   if (got == MAP_FAILED) {
     const int code = errno;
     if (code == EEXIST)
@@ -127,28 +127,31 @@ Result<Region> Region::create(uint64_t region_size, size_t page_size, int frames
 }
 
 Region::Region(Region&& other) noexcept
-    : view_(std::exchange(other.view_, nullptr)),
-      alias_(std::exchange(other.alias_, nullptr)),
-      size_(std::exchange(other.size_, 0)),
+    : view_(other.view_),
+      alias_(other.alias_),
+      size_(other.size_),
       page_shift_(other.page_shift_),
-      frames_fd_(std::exchange(other.frames_fd_, -1)),
-      moved_offset_(other.moved_offset_),
-      moved_bytes_(std::exchange(other.moved_bytes_, 0)),
-      moved_to_(other.moved_to_) {}
+      frames_fd_(other.frames_fd_) {
+  take(other);
+}
 
 Region& Region::operator=(Region&& other) noexcept {
   if (this != &other) {
     unmap();
-    view_ = std::exchange(other.view_, nullptr);
-    alias_ = std::exchange(other.alias_, nullptr);
-    size_ = std::exchange(other.size_, 0);
-    page_shift_ = other.page_shift_;
-    frames_fd_ = std::exchange(other.frames_fd_, -1);
-    moved_offset_ = other.moved_offset_;
-    moved_bytes_ = std::exchange(other.moved_bytes_, 0);
-    moved_to_ = other.moved_to_;
+    take(other);
   }
   return *this;
+}
+
+// Takes what the other region owns, which is none afterwards.
+void Region::take(Region& other) {
+  view_ = std::exchange(other.view_, nullptr);
+  alias_ = std::exchange(other.alias_, nullptr);
+  size_ = std::exchange(other.size_, 0);
+  page_shift_ = other.page_shift_;
+  frames_fd_ = std::exchange(other.frames_fd_, -1);
+  moved_ = other.moved_;
+  moved_count_ = other.moved_count_.exchange(0);
 }
 
 Region::~Region() {
@@ -159,21 +162,24 @@ void Region::unmap() {
   if (view_ == nullptr) return;
   munmap(view_, size_);
   munmap(alias_, size_);
-  if (moved_bytes_ != 0) munmap(reinterpret_cast<void*>(moved_to_), moved_bytes_);
+  // Where something was replaced (a program's globals), the process cannot go on without what took its place.
+  for (const Moved& part : *this)
+    if (part.occupied == Occupied::kError) munmap(reinterpret_cast<void*>(part.to), part.bytes);
   close(frames_fd_);
 }
 
-Status Region::move_view(PageId first, uint64_t count, uintptr_t to) {
-  MG_CHECK(has_pages(first, count) && moved_bytes_ == 0, first.value, count);
+Status Region::move_view(PageId first, uint64_t count, uintptr_t to, Occupied occupied) {
+  const uint32_t parts = moved_count_.load(std::memory_order_relaxed);
+  MG_CHECK(has_pages(first, count) && parts < kMaxMoved, first.value, count, parts);
   const uint64_t bytes = count << page_shift_;
   const uint64_t offset = first.value << page_shift_;
-  const Result<std::byte*> moved = map_frames(frames_fd_, to, bytes, PROT_NONE, "part with fixed addresses", offset);
+  const Result<std::byte*> moved =
+      map_frames(frames_fd_, to, bytes, PROT_NONE, "part with fixed addresses", offset, occupied);
   if (!moved) return tl::unexpected<Error>(moved.error());
   // The old view of these frames has no rights, and no mechanism that could give them any.
   mprotect(view(first), bytes, PROT_NONE);
-  moved_offset_ = offset;
-  moved_bytes_ = bytes;
-  moved_to_ = to;
+  moved_[parts] = {.offset = offset, .bytes = bytes, .to = to, .occupied = occupied};
+  moved_count_.store(parts + 1, std::memory_order_release);
   return {};
 }
 

@@ -5,11 +5,16 @@
 // AccessRights (access_rights.h) changes that. The runtime uses the *alias*, which is always readable and writable, so
 // that the runtime can fill a frame before any thread may see it, and compare a page after no thread may write it.
 //
+// Parts of the view can be elsewhere, where addresses are fixed: a guest's, or a program's globals (move_view()).
+//
 // Neither mapping is inherited by fork() (the child would bypass the protocol: the frames are MAP_SHARED), and neither
 // goes into a core dump: the kernel would fault in, that is allocate, every page of a shared mapping that it dumps.
 // Huge pages are refused, because one touch would then cost 2 MiB.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -55,12 +60,14 @@ class Region {
 
   // Returns whether the address lies in the view.
   [[nodiscard]] bool contains(const void* address) const {
-    return is_moved(address) || reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(view_) < size_;
+    return reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(view_) < size_ ||
+           moved_at(address) != nullptr;
   }
   // Returns the bytes from the region's start to an address in the view, which is also the address's place in the
   // memfd.
   [[nodiscard]] uint64_t offset_of(const void* address) const {
-    if (is_moved(address)) return moved_offset_ + (reinterpret_cast<uintptr_t>(address) - moved_to_);
+    if (const Moved* const part = moved_at(address))
+      return part->offset + (reinterpret_cast<uintptr_t>(address) - part->to);
     return reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(view_);
   }
   // Returns the page of an address that contains() accepts.
@@ -68,8 +75,8 @@ class Region {
   // These return a page's first byte, as the application sees it and as the runtime does. `page` < page_count().
   [[nodiscard]] std::byte* view(PageId page) const {
     const uint64_t offset = page.value << page_shift_;
-    if (offset - moved_offset_ < moved_bytes_)
-      return reinterpret_cast<std::byte*>(moved_to_ + (offset - moved_offset_));
+    for (const Moved& part : *this)
+      if (offset - part.offset < part.bytes) return reinterpret_cast<std::byte*>(part.to + (offset - part.offset));
     return view_ + offset;
   }
   [[nodiscard]] std::byte* alias(PageId page) const { return alias_ + (page.value << page_shift_); }
@@ -80,9 +87,25 @@ class Region {
     return first.value <= page_count() && count <= page_count() - first.value;
   }
 
-  // From now on the view of these frames is elsewhere, for programs whose addresses are fixed. Called at start-up only,
-  // once, on every node alike, before any right is granted. Errors: something else is there.
-  Status move_view(PageId first, uint64_t count, uintptr_t to);
+  // Calls change(first byte, bytes) for each part of the view of [first, first + count) whose addresses follow each
+  // other: there is more than one where a border of a moved part lies between the pages.
+  template <typename Change>
+  void for_each_stretch(PageId first, uint64_t count, Change&& change) const {
+    while (count != 0) {
+      const uint64_t pages = contiguous(first, count);
+      change(view(first), pages << page_shift_);
+      first.value += pages;
+      count -= pages;
+    }
+  }
+
+  // From now on the view of these frames is at `to`, for programs whose addresses are fixed. What is mapped there is
+  // an error, or replaced, and lost. Called on every node alike, at most kMaxMoved times, by one thread at a time,
+  // before any right on these pages is granted; other threads may use the rest of the region meanwhile. Errors:
+  // something else is there; the kernel refuses, and then what was to be replaced may be gone. Not async-signal-safe.
+  enum class Occupied : uint8_t { kError, kReplaced };
+  static constexpr size_t kMaxMoved = 64;
+  Status move_view(PageId first, uint64_t count, uintptr_t to, Occupied occupied = Occupied::kError);
 
   // Maps these frames into the view again, without any right, in place of whatever was mapped over them there.
   void view_again(PageId first, uint64_t count);
@@ -105,9 +128,32 @@ class Region {
  private:
   Region(std::byte* view, std::byte* alias, uint64_t size, unsigned page_shift, int frames_fd)
       : view_(view), alias_(alias), size_(size), page_shift_(page_shift), frames_fd_(frames_fd) {}
+  // A part of the view that is elsewhere.
+  struct Moved {
+    uint64_t offset = 0;  // in the region, bytes
+    uint64_t bytes = 0;
+    uintptr_t to = 0;
+    Occupied occupied = Occupied::kError;
+  };
+
   void unmap();
-  [[nodiscard]] bool is_moved(const void* address) const {
-    return reinterpret_cast<uintptr_t>(address) - moved_to_ < moved_bytes_;
+  void take(Region& other);
+  [[nodiscard]] const Moved* begin() const { return moved_.data(); }
+  [[nodiscard]] const Moved* end() const { return moved_.data() + moved_count_.load(std::memory_order_acquire); }
+  [[nodiscard]] const Moved* moved_at(const void* address) const {
+    for (const Moved& part : *this)
+      if (reinterpret_cast<uintptr_t>(address) - part.to < part.bytes) return &part;
+    return nullptr;
+  }
+  // Returns how many of these pages, from the first one on, follow each other in the view. Pre: count > 0.
+  [[nodiscard]] uint64_t contiguous(PageId first, uint64_t count) const {
+    const uint64_t offset = first.value << page_shift_;
+    uint64_t bytes = count << page_shift_;
+    for (const Moved& part : *this) {
+      if (offset - part.offset < part.bytes) return std::min(bytes, part.offset + part.bytes - offset) >> page_shift_;
+      if (part.offset > offset) bytes = std::min(bytes, part.offset - offset);
+    }
+    return bytes >> page_shift_;
   }
 
   std::byte* view_;
@@ -115,10 +161,9 @@ class Region {
   uint64_t size_;
   unsigned page_shift_;
   int frames_fd_;
-  // This part of the view is elsewhere.
-  uint64_t moved_offset_ = 0;
-  uint64_t moved_bytes_ = 0;
-  uintptr_t moved_to_ = 0;
+  // The entries before the count do not change, so other threads may read them.
+  std::array<Moved, kMaxMoved> moved_{};
+  std::atomic<uint32_t> moved_count_{0};
 };
 
 }  // namespace multigrain

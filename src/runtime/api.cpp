@@ -225,6 +225,12 @@ int mg_join(unsigned processor) {
   return result == 0 ? 0 : fail_with(result, error);
 }
 
+int mg_share_globals(void) {
+  std::string error;
+  const int result = node("mg_share_globals").processors().share_globals(error);
+  return result == 0 ? 0 : fail_with(result, error);
+}
+
 int mg_join_all(void) {
   return join_all(node("mg_join_all"), MG_CALL_SITE);
 }

@@ -30,6 +30,10 @@ inline constexpr MessageType kPeek = message_range::kRuntime + 7;
 inline constexpr MessageType kPeeked = message_range::kRuntime + 8;
 // To node 0, before a kReport that says how many of them there are in all; the payload is ThreadRows.
 inline constexpr MessageType kThreadRows = message_range::kRuntime + 9;
+// From node 0: the receiver's globals become the word[1] bytes of shared memory from page word[0] on; word[2] is node 0's
+// globals_fingerprint(). It answers with kGlobalsShared.
+inline constexpr MessageType kShareGlobals = message_range::kRuntime + 10;
+inline constexpr MessageType kGlobalsShared = message_range::kRuntime + 11;
 // The numbers message_range::kRuntime + 0x10 to 0x17 belong to runtime/private/state_copy.h.
 
 }  // namespace multigrain::runtime_message

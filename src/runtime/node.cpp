@@ -23,6 +23,7 @@
 #include "runtime/interpose/thread_sync.h"
 #include "runtime/interpose/threads.h"
 #include "runtime/private/private_heap.h"
+#include "runtime/private/variables.h"
 #include "runtime/signal_mask.h"
 #include "status/node_status.h"
 
@@ -70,7 +71,11 @@ Status Node::start(const std::function<Status(Node&)>& prepare) {
   if (Status built = node->build(); !built) return built;
   g_node = node;
   // A forked child is no node: it has none of the threads, no shared region, and the parent's message queues.
-  pthread_atfork(nullptr, nullptr, [] {
+  const auto before = [] {
+    if (g_node != nullptr) g_node->shared_globals_->before_fork();
+  };
+  pthread_atfork(before, nullptr, [] {
+    if (g_node != nullptr) g_node->shared_globals_->in_forked_child();
     g_node = nullptr;
     g_forked = true;
     forget_node_status();
@@ -113,17 +118,20 @@ void Node::describe() const {
 void Node::refuse_thread_sync_object(const char* function, const void* object, const char* instead) {
   const BootHeapScope boot;
   Node& self = *get();
+  const auto variable = variable_at(reinterpret_cast<uintptr_t>(object));
   // The object's block begins at a multiple of 16 bytes before the object.
   const auto* start = reinterpret_cast<const std::byte*>(reinterpret_cast<uintptr_t>(object) / 16 * 16);
   auto size = self.heap_->usable_size(start);
-  for (unsigned steps = 0; !size && steps < Config::kMinPageSize / 16 && self.region_->contains(start - 16); ++steps) {
+  for (unsigned steps = 0;
+       !variable && !size && steps < Config::kMinPageSize / 16 && self.region_->contains(start - 16); ++steps) {
     start -= 16;
     size = self.heap_->usable_size(start);
   }
   const std::string block =
-      size ? fmt::format(" (byte {} of the {} that mg_alloc gave at {})", static_cast<const std::byte*>(object) - start,
-                         *size, static_cast<const void*>(start))
-           : std::string();
+      variable ? fmt::format(" ({}: the program shares its globals)", variable->described())
+      : size   ? fmt::format(" (byte {} of the {} that mg_alloc gave at {})",
+                             static_cast<const std::byte*>(object) - start, *size, static_cast<const void*>(start))
+               : std::string();
   std::fflush(stdout);
   die(1, {fmt::format(
               "{} for {}, which is in shared memory{}: it would exclude and wake threads of one node only, and the "
@@ -256,6 +264,11 @@ Status Node::copy_state(NodeId to) {
     return fail("the private heap cannot be copied to node {}: this build leaves malloc to a sanitizer", to.value);
   state_copy_->send_state(to);
   return {};
+}
+
+Status Node::share_globals() {
+  return shared_globals_->share(
+      {.policy = config_.home_under(config_.protocol_of(Grain::kPage)), .grain = Grain::kPage});
 }
 
 std::optional<NodeId> Node::home_of(PageId page) {

@@ -30,6 +30,7 @@
 #include "runtime/environment.h"
 #include "runtime/private/state_copy.h"
 #include "runtime/processors.h"
+#include "runtime/shared_globals.h"
 #include "sync/sync.h"
 
 namespace multigrain {
@@ -138,6 +139,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   void enter(SyncActivity activity) override;
   void leave() override;
   Status copy_state(NodeId to) override;                // ProcessorHost
+  Status share_globals() override;
   std::optional<NodeId> home_of(PageId page) override;  // HomeDirectory
   bool is_first_touch(PageId page) override;
   std::optional<NodeId> claim_home(PageId page) override;
@@ -203,6 +205,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   Protocol* protocol_ = nullptr;               // that one, or the page protocol
   std::unique_ptr<Sync> sync_;
   std::unique_ptr<StateCopy> state_copy_;
+  std::unique_ptr<SharedGlobals> shared_globals_;
   std::unique_ptr<Processors> processors_;
 
   Nanoseconds started_at_ = 0;

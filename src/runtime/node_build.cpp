@@ -76,6 +76,7 @@ Status Node::build() {
       SyncOptions{.network_locks = !config_.traits().has_handlers,
                   .intra_node = config_.hlrc.tickets ? IntraNodeLock::kTicket : IntraNodeLock::kTestAndSet});
   state_copy_ = std::make_unique<StateCopy>(*fabric_, wait_);
+  shared_globals_ = std::make_unique<SharedGlobals>(*fabric_, wait_, *region_, *rights_, *heap_);
   set_handler<&Node::handle_shutdown>(runtime_message::kShutdown);
   set_handler<&Node::handle_report>(runtime_message::kReport);
   set_handler<&Node::handle_thread_rows>(runtime_message::kThreadRows);

@@ -31,6 +31,7 @@ void flush_output() {
 }  // namespace
 
 void Node::stop() {
+  shared_globals_->end();
   if (ucx_ != nullptr) ucx_->stop();
 }
 

@@ -437,6 +437,27 @@ int Processors::spawn(unsigned processor, mg_function function, void* argument, 
   return 0;
 }
 
+int Processors::share_globals(std::string& error) {
+  if (config_.node != NodeId(0)) {
+    error = fmt::format("mg_share_globals: it is called on node 0, and this is node {}", config_.node.value);
+    return -EPERM;
+  }
+  if (config_.nodes == 1) return 0;
+  const CategoryScope protocol(this_profile(), Category::kProtocol);
+  const LockGuard no_spawn(spawning_);
+  for (unsigned p = 0; p < config_.processors(); ++p) {
+    if (p == current() || known_[p].runs.load(std::memory_order_acquire) == 0) continue;
+    error = fmt::format("mg_share_globals: processor {} runs; call it before other processors are started", p);
+    return -EBUSY;
+  }
+  const BootHeapScope boot;
+  if (const Status shared = host_.share_globals(); !shared) {
+    error = fmt::format("mg_share_globals: {}", shared.error().message);
+    return -ENOTSUP;
+  }
+  return 0;
+}
+
 int Processors::join(unsigned processor, std::string& error) {
   if (config_.node != NodeId(0)) {
     error = fmt::format("mg_join: processors are joined on node 0, and this is node {}", config_.node.value);

@@ -40,6 +40,8 @@ class ProcessorHost {
   virtual void end_serial_part() = 0;
   // Copies node 0's private state to a node where no processor runs.
   virtual Status copy_state(NodeId to) = 0;
+  // Makes node 0's globals those of every node, while no processor but the caller's runs.
+  virtual Status share_globals() = 0;
 };
 
 class Processors {
@@ -55,6 +57,8 @@ class Processors {
   // These are mg_spawn and mg_join, on node 0; `error` receives a sentence if the result is not 0.
   int spawn(unsigned processor, mg_function function, void* argument, std::string& error);
   int join(unsigned processor, std::string& error);
+  // This is mg_share_globals, likewise.
+  int share_globals(std::string& error);
 
   // Returns, on node 0, the processors that no mg_spawn has started. They did nothing; threads that the program started
   // by other means run on their own node.

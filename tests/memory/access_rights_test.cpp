@@ -256,6 +256,34 @@ TEST_P(AccessRightsTest, NeighboursKeepTheirRights) {
   EXPECT_EQ(faults(), 0);
 }
 
+TEST_P(AccessRightsTest, APartOfTheViewThatIsElsewhereHasThem) {
+  const size_t size = 4 * page_size();
+  void* const reserved = mmap(nullptr, 2 * size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(reserved, MAP_FAILED);
+  const uintptr_t elsewhere = (reinterpret_cast<uintptr_t>(reserved) + size - 1) / size * size;
+  std::memset(alias(98), 0x5a, 8 * page_size());
+  ASSERT_TRUE(region_->move_view(PageId(100), 4, elsewhere, Region::Occupied::kReplaced));
+  rights_->open_moved(PageId(100), 4);
+  ASSERT_EQ(reinterpret_cast<uintptr_t>(view(101)), elsewhere + page_size());
+  EXPECT_FALSE(kernel_can_read(view(101)));
+  // A fault there is one of the page's.
+  EXPECT_EQ(std::byte(*static_cast<volatile std::byte*>(view(101) + 7)), std::byte{0x5a});
+  EXPECT_EQ(world_->read_faults.load(), 1);
+  EXPECT_EQ(static_cast<void*>(world_->address.load()), view(101) + 7);
+  // Ranges may begin and end beside it.
+  rights_->grant_write(PageId(98), 8);
+  for (uint64_t page = 98; page < 106; ++page) EXPECT_TRUE(kernel_can_write(view(page))) << page;
+  rights_->revoke_write(PageId(98), 8);
+  for (uint64_t page = 98; page < 106; ++page) EXPECT_FALSE(kernel_can_write(view(page))) << page;
+  rights_->upgrade(PageId(99), 6);
+  for (uint64_t page = 98; page < 106; ++page)
+    EXPECT_EQ(kernel_can_write(view(page)), page >= 99 && page < 105) << page;
+  rights_->revoke(PageId(99), 3);
+  for (uint64_t page = 98; page < 106; ++page) EXPECT_EQ(kernel_can_read(view(page)), page < 99 || page >= 102) << page;
+  *view(100) = std::byte{1};
+  EXPECT_EQ(*alias(100), std::byte{1});
+}
+
 TEST_P(AccessRightsTest, EmptyRangesAreAllowed) {
   rights_->grant_read(PageId(4), 0);
   rights_->grant_write(PageId(4), 0);

@@ -141,6 +141,47 @@ TEST(Region, MovesAndCleansUp) {
 }
 
 // A core dump would allocate every page of a shared mapping, and a child would bypass the protocol.
+// Returns three pages of ordinary memory.
+std::byte* three_pages() {
+  void* const got = mmap(nullptr, 3 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return got == MAP_FAILED ? nullptr : static_cast<std::byte*>(got);
+}
+
+TEST(Region, PartsOfItsViewCanBeElsewhere) {
+  Result<Region> region = Region::create(kGiB, 4096);
+  ASSERT_TRUE(region.has_value()) << region.error().message;
+  std::byte* const one = three_pages();
+  std::byte* const other = three_pages();
+  ASSERT_TRUE(one != nullptr && other != nullptr);
+  // Nothing may be lost unless that is asked for.
+  const Status refused = region->move_view(PageId(10), 3, reinterpret_cast<uintptr_t>(one));
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_THAT(refused.error().message, HasSubstr("is there"));
+  ASSERT_TRUE(region->move_view(PageId(10), 3, reinterpret_cast<uintptr_t>(one), Region::Occupied::kReplaced));
+  ASSERT_TRUE(region->move_view(PageId(13), 2, reinterpret_cast<uintptr_t>(other), Region::Occupied::kReplaced));
+  EXPECT_EQ(region->view(PageId(9)), region->base() + 9 * 4096);
+  EXPECT_EQ(region->view(PageId(10)), one);
+  EXPECT_EQ(region->view(PageId(12)), one + 2 * 4096);
+  EXPECT_EQ(region->view(PageId(13)), other);
+  EXPECT_EQ(region->view(PageId(15)), region->base() + 15 * 4096);
+  EXPECT_TRUE(region->contains(one + 3 * 4096 - 1));
+  EXPECT_FALSE(region->contains(other + 2 * 4096));
+  EXPECT_EQ(region->page_of(one + 4097), PageId(11));
+  EXPECT_EQ(region->alias_of(other + 5), region->alias(PageId(13)) + 5);
+
+  std::string stretches;
+  region->for_each_stretch(PageId(8), 10, [&](const std::byte* begin, uint64_t bytes) {
+    stretches += (begin == one ? "one " : begin == other ? "other " : "view ") + std::to_string(bytes / 4096) + ", ";
+  });
+  EXPECT_EQ(stretches, "view 2, one 3, other 2, view 3, ");
+  stretches.clear();
+  region->for_each_stretch(PageId(11), 1, [&](const std::byte* begin, uint64_t bytes) {
+    stretches += std::to_string(begin - one) + " " + std::to_string(bytes);
+  });
+  EXPECT_EQ(stretches, "4096 4096");
+  region->for_each_stretch(PageId(11), 0, [](const std::byte*, uint64_t) { FAIL() << "there is nothing"; });
+}
+
 TEST(Region, IsNeitherInheritedNorDumped) {
   Result<Region> region = Region::create(kGiB, 4096);
   ASSERT_TRUE(region.has_value());

@@ -20,6 +20,7 @@ void set_thread_hooks(void (*)(), void (*)()) {}
 void set_handler_hooks(void (*)(), void (*)(bool)) {}
 void set_shared_copies(void (*)(const void*, size_t, void*), void (*)(void*, size_t, const void*)) {}
 void set_shared_region(const void*, size_t) {}
+void add_shared_part(const void*, size_t) {}
 void refuse_thread_sync(void (*)(const char*, const void*, const char*)) {}
 unsigned long counted_threads() {
   return 0;

@@ -36,16 +36,16 @@ class MprotectRights final : public AccessRights {
  private:
   void protect(PageId first, uint64_t count, int protection) const {
     MG_CHECK(region_.has_pages(first, count), first.value, count);
-    if (count == 0) return;
     const int saved = errno;
-    if (mprotect(region_.view(first), count << region_.page_shift(), protection) != 0) {
+    region_.for_each_stretch(first, count, [&](std::byte* begin, uint64_t bytes) {
+      if (mprotect(begin, bytes, protection) == 0) return;
       if (errno == ENOMEM)
         die(1,
             "the kernel allows no more mappings, which --access mprotect needs for pages with different rights: raise "
             "it with 'sysctl -w vm.max_map_count=1000000', use --access userfault, or use a larger --page-size");
       panic("mprotect refused a page of the view (errno, page, pages)", static_cast<uint64_t>(errno), first.value,
             count);
-    }
+    });
     errno = saved;
   }
 

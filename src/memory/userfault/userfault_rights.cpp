@@ -165,9 +165,11 @@ class UserfaultRights final : public AccessRights {
   void revoke(PageId first, uint64_t count) override {
     const Errno saved;
     MG_CHECK(region_.has_pages(first, count), first.value, count);
-    if (madvise(region_.view(first), count << region_.page_shift(), MADV_DONTNEED) != 0)
-      panic("the kernel refused to take a page's rights (errno, page, pages); is its memory locked?",
-            static_cast<uint64_t>(errno), first.value, count);
+    region_.for_each_stretch(first, count, [&](std::byte* begin, uint64_t bytes) {
+      if (madvise(begin, bytes, MADV_DONTNEED) != 0)
+        panic("the kernel refused to take a page's rights (errno, page, pages); is its memory locked?",
+              static_cast<uint64_t>(errno), first.value, count);
+    });
   }
 
   void watch_again(PageId first, uint64_t count) override {
@@ -175,6 +177,15 @@ class UserfaultRights final : public AccessRights {
     if (!watch(fd_.get(), region_.view(first), count << region_.page_shift()))
       panic("userfaultfd cannot watch a part of the shared region again (errno, page, pages)",
             static_cast<uint64_t>(errno), first.value, count);
+  }
+
+  void open_moved(PageId first, uint64_t count) override {
+    watch_again(first, count);
+    const Errno saved;
+    // From here on the registration decides, not the mapping (make(), below).
+    if (mprotect(region_.view(first), count << region_.page_shift(), PROT_READ | PROT_WRITE) != 0)
+      panic("cannot open a part of the shared region (errno, page, pages)", static_cast<uint64_t>(errno), first.value,
+            count);
   }
 
   void let_others_map() override { others_map_ = true; }
@@ -204,8 +215,15 @@ class UserfaultRights final : public AccessRights {
   // Installs the entries that are missing. Returns whether any entry was there before.
   bool install(PageId first, uint64_t count, uint64_t mode) const {
     MG_CHECK(region_.has_pages(first, count), first.value, count);
-    uint64_t at = reinterpret_cast<uint64_t>(region_.view(first));
-    const uint64_t end = at + (count << region_.page_shift());
+    bool any_present = false;
+    region_.for_each_stretch(first, count, [&](const std::byte* begin, uint64_t bytes) {
+      any_present |= install_stretch(reinterpret_cast<uint64_t>(begin), bytes, mode);
+    });
+    return any_present;
+  }
+
+  bool install_stretch(uint64_t at, uint64_t bytes, uint64_t mode) const {
+    const uint64_t end = at + bytes;
     bool any_present = false;
     while (at < end) {
       uffdio_continue request{};
@@ -248,33 +266,40 @@ class UserfaultRights final : public AccessRights {
   // of a wider range at once. This may fail, for an entry that was swapped out meanwhile, which does not matter.
   void unprotect(PageId first, uint64_t count) const {
     write_protect(first, count, 0);
-    const uint64_t size = count << region_.page_shift();
-    if (size > kHardwarePage) static_cast<void>(madvise(region_.view(first), size, MADV_POPULATE_WRITE));
+    region_.for_each_stretch(first, count, [](std::byte* begin, uint64_t bytes) {
+      if (bytes > kHardwarePage) static_cast<void>(madvise(begin, bytes, MADV_POPULATE_WRITE));
+    });
   }
 
   void write_protect(PageId first, uint64_t count, uint64_t mode) const {
     MG_CHECK(region_.has_pages(first, count), first.value, count);
-    if (count == 0) return;
+    region_.for_each_stretch(first, count, [&](const std::byte* begin, uint64_t bytes) {
+      write_protect_stretch(reinterpret_cast<uint64_t>(begin), bytes, mode);
+    });
+  }
+
+  void write_protect_stretch(uint64_t begin, uint64_t bytes, uint64_t mode) const {
     uffdio_writeprotect request{};
-    request.range.start = reinterpret_cast<uint64_t>(region_.view(first));
-    request.range.len = count << region_.page_shift();
+    request.range.start = begin;
+    request.range.len = bytes;
     // DONTWAKE may not be combined with protecting (EINVAL), which wakes no thread either.
     request.mode = mode != 0 ? mode : UFFDIO_WRITEPROTECT_MODE_DONTWAKE;
     while (ioctl(fd_.get(), UFFDIO_WRITEPROTECT, &request) != 0) {
       if (errno == ENOMEM)
         die(1, "out of memory for the page tables of the shared region: use fewer nodes on this machine");
-      if (errno == ENOENT && others_map_) return write_protect_one_by_one(first, count, mode);
+      if (errno == ENOENT && others_map_) return write_protect_one_by_one(begin, bytes, mode);
       if (errno != EAGAIN)
-        panic("userfaultfd refused to change a page's rights (errno, page, pages)", static_cast<uint64_t>(errno),
-              first.value, count);
+        panic("userfaultfd refused to change a page's rights (errno, address, bytes)", static_cast<uint64_t>(errno),
+              begin, bytes);
       sched_yield();
     }
   }
 
   // Changes pages one by one, because other code has mapped some of them.
-  void write_protect_one_by_one(PageId first, uint64_t count, uint64_t mode) const {
-    if (count == 1) return;
-    for (uint64_t i = 0; i < count; ++i) write_protect(PageId(first.value + i), 1, mode);
+  void write_protect_one_by_one(uint64_t begin, uint64_t bytes, uint64_t mode) const {
+    const uint64_t page = region_.page_size();
+    if (bytes == page) return;
+    for (uint64_t at = begin; at < begin + bytes; at += page) write_protect_stretch(at, page, mode);
   }
 
   const Region& region_;

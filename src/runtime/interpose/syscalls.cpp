@@ -2,11 +2,21 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+
 namespace multigrain {
 
 namespace detail {
 constinit std::atomic<uintptr_t> g_shared_base{0};
 constinit std::atomic<size_t> g_shared_size{0};
+constinit SharedPart g_shared_parts[kMaxSharedParts]{};
+constinit std::atomic<size_t> g_shared_part_count{0};
+
+bool in_shared_part(const void* address, size_t count) {
+  return std::any_of(g_shared_parts, g_shared_parts + count, [address](const SharedPart& part) {
+    return reinterpret_cast<uintptr_t>(address) - part.base < part.size;
+  });
+}
 constinit std::atomic<void (*)(const void*, size_t, void*)> g_load{nullptr};
 constinit std::atomic<void (*)(void*, size_t, const void*)> g_store{nullptr};
 }  // namespace detail
@@ -15,6 +25,13 @@ void set_shared_region(const void* base, size_t size) {
   detail::g_shared_size.store(0, std::memory_order_seq_cst);
   detail::g_shared_base.store(reinterpret_cast<uintptr_t>(base), std::memory_order_seq_cst);
   detail::g_shared_size.store(size, std::memory_order_seq_cst);
+}
+
+void add_shared_part(const void* base, size_t size) {
+  const size_t parts = detail::g_shared_part_count.load(std::memory_order_relaxed);
+  MG_CHECK(parts < detail::kMaxSharedParts);
+  detail::g_shared_parts[parts] = {.base = reinterpret_cast<uintptr_t>(base), .size = size};
+  detail::g_shared_part_count.store(parts + 1, std::memory_order_release);
 }
 
 void set_shared_copies(void (*load)(const void*, size_t, void*), void (*store)(void*, size_t, const void*)) {

@@ -17,6 +17,15 @@ namespace detail {
 // Two words rather than one object with a lock: the size is 0 until the base is right, and neither changes afterwards.
 extern std::atomic<uintptr_t> g_shared_base;
 extern std::atomic<size_t> g_shared_size;
+// Parts of the region that lie elsewhere. Entries before the count do not change.
+struct SharedPart {
+  uintptr_t base = 0;
+  size_t size = 0;
+};
+inline constexpr size_t kMaxSharedParts = 64;
+extern SharedPart g_shared_parts[kMaxSharedParts];
+extern std::atomic<size_t> g_shared_part_count;
+bool in_shared_part(const void* address, size_t count);
 extern std::atomic<void (*)(const void*, size_t, void*)> g_load;
 extern std::atomic<void (*)(void*, size_t, const void*)> g_store;
 }  // namespace detail
@@ -25,10 +34,17 @@ extern std::atomic<void (*)(void*, size_t, const void*)> g_store;
 // region; before that, no address is shared. Size 0 turns the wrappers off again.
 void set_shared_region(const void* base, size_t size);
 
+// Tells them of a part of the region that lies elsewhere (Region::move_view). Called at most kMaxSharedParts times, by
+// one thread at a time.
+void add_shared_part(const void* base, size_t size);
+
 // Returns whether the address is in the shared region. Async-signal-safe.
 inline bool in_shared_region(const void* address) {
-  return reinterpret_cast<uintptr_t>(address) - detail::g_shared_base.load(std::memory_order_relaxed) <
-         detail::g_shared_size.load(std::memory_order_relaxed);
+  if (reinterpret_cast<uintptr_t>(address) - detail::g_shared_base.load(std::memory_order_relaxed) <
+      detail::g_shared_size.load(std::memory_order_relaxed))
+    return true;
+  const size_t parts = detail::g_shared_part_count.load(std::memory_order_acquire);
+  return parts != 0 && detail::in_shared_part(address, parts);
 }
 
 // Says how shared memory is copied, because ordinary loads and stores may not touch memory that is kept coherent by

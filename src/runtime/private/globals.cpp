@@ -1,9 +1,11 @@
 #include "runtime/private/globals.h"
 
+#include <cpuid.h>
 #include <elf.h>
 #include <link.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
@@ -155,6 +157,9 @@ struct Program {
   size_t segment_count = 0;
   std::array<Range, kMaxRanges> ranges;
   size_t range_count = 0;
+  std::array<Range, kMaxSegments> pages;  // that hold `ranges`
+  size_t page_count = 0;
+  std::atomic<bool> is_shared = false;
   std::span<const std::byte> build_id;
 
   void exclude(uintptr_t begin, size_t length) {
@@ -297,6 +302,25 @@ void subtract_holes(Program& program) {
   }
 }
 
+void find_pages(Program& program) {
+  for (const Range& range : std::span(program.ranges.data(), program.range_count)) {
+    const auto begin = reinterpret_cast<uintptr_t>(range.begin) / kGlobalsPage * kGlobalsPage;
+    const auto end =
+        (reinterpret_cast<uintptr_t>(range.begin) + range.length + kGlobalsPage - 1) / kGlobalsPage * kGlobalsPage;
+    if (program.page_count != 0) {
+      Range& last = program.pages[program.page_count - 1];
+      const auto last_begin = reinterpret_cast<uintptr_t>(last.begin);
+      if (begin <= last_begin + last.length) {
+        last.length = std::max(last.length, end - last_begin);
+        continue;
+      }
+    }
+    // Ranges between which a whole page lies are few in a segment, but nothing keeps them from being more than that.
+    if (program.page_count == program.pages.size()) die(1, "the program's globals lie in too many places");
+    program.pages[program.page_count++] = {reinterpret_cast<std::byte*>(begin), end - begin};
+  }
+}
+
 std::span<const std::byte> build_id_of(const Object& object) {
   for (size_t i = 0; i < object.info.dlpi_phnum; ++i) {
     const ElfW(Phdr)& header = object.info.dlpi_phdr[i];
@@ -319,6 +343,7 @@ const Program& program() {
     for (size_t i = 1; i < it.object_count; ++i)
       if (Program::is_own_library(it.objects[i])) inspect(it, it.objects[i]);
     subtract_holes(it);
+    find_pages(it);
     return true;
   }();
   static_cast<void>(found);
@@ -329,7 +354,29 @@ const Program& program() {
 
 std::span<const Range> program_globals() {
   const Program& found = program();
-  return {found.ranges.data(), found.range_count};
+  return {found.ranges.data(), found.is_shared.load(std::memory_order_relaxed) ? 0 : found.range_count};
+}
+
+std::span<const Range> pages_of_globals() {
+  const Program& found = program();
+  return {found.pages.data(), found.page_count};
+}
+
+void globals_are_shared() {
+  program();
+  g_program.is_shared.store(true, std::memory_order_relaxed);
+}
+
+bool globals_hold_environment() {
+  const Object& executable = program().objects[0];
+  const auto* const entry = reinterpret_cast<const ElfW(Rela)*>(executable.dynamic.rela);
+  return std::ranges::any_of(
+      std::span(entry, executable.dynamic.rela_bytes / sizeof *entry), [&](const ElfW(Rela) & relocation) {
+        if (ELF64_R_TYPE(relocation.r_info) != R_X86_64_COPY) return false;
+        const std::string_view name =
+            executable.dynamic.strings + executable.dynamic.symbols[ELF64_R_SYM(relocation.r_info)].st_name;
+        return name == "environ" || name == "__environ" || name == "_environ";
+      });
 }
 
 bool in_program_globals(uint64_t address, uint64_t length) {
@@ -350,6 +397,21 @@ uint64_t program_fingerprint() {
   Fnv hash;
   for (const Range& range : program_globals()) hash.mix(std::as_bytes(std::span(&range, 1)));
   hash.mix(executable_build_id());
+  return hash.value();
+}
+
+uint64_t globals_fingerprint() {
+  Fnv hash;
+  const auto mix = [&hash](uint64_t value) { hash.mix(std::as_bytes(std::span(&value, 1))); };
+  mix(program_fingerprint());
+  const Program& found = program();
+  for (const Object& object : std::span(found.objects.data(), found.object_count))
+    if (object.of_program) mix(object.info.dlpi_addr);
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  __cpuid(1, a, b, c, d);  // b has the number of the core on which this runs
+  for (const unsigned features : {a, c, d}) mix(features);
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) != 0)
+    for (const unsigned features : {b, c, d}) mix(features);
   return hash.value();
 }
 

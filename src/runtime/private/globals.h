@@ -32,8 +32,9 @@ struct Range {
   size_t length;
 };
 
-// Returns the program's writable globals, in ascending order, not overlapping, none empty. They are found once, at the
-// first call; that call allocates nothing, takes the loader's lock, and is not async-signal-safe. Later calls are.
+// Returns the program's writable globals, in ascending order, not overlapping, none empty; none once they are shared
+// (globals_are_shared()). They are found once, at the first call; that call allocates nothing, takes the loader's lock,
+// and is not async-signal-safe. Later calls are.
 // Ends the process with a sentence if the program has more libraries, or takes more from other libraries, than the
 // tables hold.
 std::span<const Range> program_globals();
@@ -49,5 +50,23 @@ std::span<const std::byte> executable_build_id();
 // Returns a number that two processes share if they run the same executable and libraries at the same addresses: it is
 // computed from the ranges and the build id. It is for messages that must not be believed otherwise.
 uint64_t program_fingerprint();
+
+// Globals that are to be shared (runtime/shared_globals.h) are shared in pages of so many bytes.
+inline constexpr size_t kGlobalsPage = 4096;
+
+// Returns the pages that hold those globals, in ascending order, not overlapping. Parts of them are not the program's
+// own (see above). Async-signal-safe after the first call of program_globals().
+std::span<const Range> pages_of_globals();
+
+// Returns whether the linker has placed `environ` of the C library in one of those pages. Not async-signal-safe.
+bool globals_hold_environment();
+
+// Returns a number that two processes share if everything in pages_of_globals() means the same to both: it is computed
+// from the program's fingerprint, the addresses of the program's libraries, and the kind of processor, by which the
+// loader chooses between functions. Async-signal-safe after the first call of program_globals().
+uint64_t globals_fingerprint();
+
+// From now on the globals are not private to this node, so program_globals() is empty. Async-signal-safe.
+void globals_are_shared();
 
 }  // namespace multigrain

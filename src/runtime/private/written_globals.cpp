@@ -9,19 +9,15 @@
 #include <utility>
 
 #include "runtime/private/globals.h"
+#include "runtime/private/touched_pages.h"
 #include "runtime/private/variables.h"
 
 namespace multigrain {
 namespace {
 
-constexpr size_t kPage = 4096;
+constexpr size_t kPage = TouchedPages::kPage;
 // More names would hide those that come first.
 constexpr size_t kMaxNamed = 20;
-
-// Returns whether all bytes are zero. Pages of .bss that the program has never written stay untouched.
-bool all_zero(const std::byte* bytes, size_t length) {
-  return length == 0 || (bytes[0] == std::byte{0} && std::memcmp(bytes, bytes + 1, length - 1) == 0);
-}
 
 // Returns whether the name is the program's: compilers, linkers and the part of the runtime that is linked with the
 // program put names of their own among its variables.
@@ -58,6 +54,7 @@ void WrittenGlobals::remember() {
   for (const Range& range : program_globals()) {
     for (size_t at = 0; at < range.length; at += kPage) {
       const size_t length = std::min(kPage, range.length - at);
+      // Pages of .bss that the program has never written stay untouched in the copy.
       if (!all_zero(range.begin + at, length)) std::memcpy(to + at, range.begin + at, length);
     }
     to += range.length;
