@@ -160,10 +160,9 @@ bool Driver::help() {
 bool Driver::is_written(const Record& record, bool are_few) const {
   if (options_.updates != Updates::kLearned)
     return MULTIGRAIN_CHOICE(options_.updates == Updates::kAlways && record.page.state == PageState::kWrite);
-  if (!at_barrier_ && !are_few) return false;
+  if (!at_barrier_) return are_few && record.use.is_cheap_to_compare();
   const uint32_t noticed = record.noticed_in.load(std::memory_order_relaxed);
-  const uint32_t since = at_barrier_ ? episode_ends_[arrived_.load(std::memory_order_relaxed) % kRecently]
-                                     : intervals_.load(std::memory_order_relaxed) - kRecently;
+  const uint32_t since = episode_ends_[arrived_.load(std::memory_order_relaxed) % kRecently];
   return record.use.is_written(noticed != 0 && static_cast<int32_t>(noticed - since) > 0);
 }
 

@@ -177,8 +177,8 @@ class Driver final : public PageDriver {
 
   // Where an interval ends at a lock, or notices are applied there, pages in use keep their rights if the interval, or the
   // notices, have no more pages than this.
-  static constexpr uint64_t kMostKept = 16;
-  // A page was written recently if that was in one of so many intervals that end at a lock, or episodes.
+  static constexpr uint64_t kMostKept = 64;
+  // A page was written recently if that was in one of so many episodes.
   static constexpr uint32_t kRecently = 8;
   // These are for the interval that ends, with interval_lock_ held: whether it ends at a barrier of all processors, how many
   // pages it has, and the numbers of the last intervals of the last episodes, of episode i at i mod kRecently.

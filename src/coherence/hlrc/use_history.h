@@ -14,9 +14,13 @@ class UseHistory {
 
   // A processor of the node has faulted on the page, and may write it now.
   void opened() { idle_ = 0; }
-  // An interval ends in which the page was writable. `recently`: it was written shortly before as well. Returns whether
-  // it is likely to be written in the next few.
+  // An interval ends at a barrier, in which the page was writable. `recently`: it was written shortly before as well.
+  // Returns whether it is likely to be written in the next few.
   [[nodiscard]] bool is_written(bool recently) const { return idle_ < kMostIdle && (recently || idle_ != 0); }
+  // An interval ends at a lock, in which the page was writable. Returns whether comparing it with its twin, at
+  // the ends of intervals since it was written last, has cost less so far than a fault, a twin and two changes of rights
+  // would: as long as that is so, keeping the right costs at most twice what it costs to know the future.
+  [[nodiscard]] bool is_cheap_to_compare() const { return idle_ < kComparisonsOfAFault; }
   // It was kept writable over the end of an interval, in which it was found written, or not, or nobody knows.
   void kept(bool was_written) { idle_ = was_written ? 1 : static_cast<uint8_t>(idle_ + 1); }
 
@@ -41,6 +45,8 @@ class UseHistory {
  private:
   static constexpr uint8_t kMostIdle = 8;
   static constexpr uint8_t kMostScore = 6;
+  // A fault with what it entails takes as long as comparing so many pages (5 us, 0.3 us).
+  static constexpr uint8_t kComparisonsOfAFault = 16;
 
   uint8_t idle_ = 0;       // ends of intervals since it was written, and one
   uint8_t score_ = 0;      // so often it was fetched again at once
