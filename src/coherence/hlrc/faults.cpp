@@ -235,11 +235,16 @@ void Driver::fetch(const FaultRun& run) MG_NO_THREAD_SAFETY_ANALYSIS {
   this_profile().count(Counter::kPagesFetched, pages);
   if (!learns()) return;
   const uint32_t epoch = epochs_.load(std::memory_order_relaxed);
-  for (uint32_t i = 0; i < run.size(); ++i)
-    if (run.has(i, Verb::kFetch)) {
-      records_[run.page(i).value].fetched_in.store(epoch, std::memory_order_relaxed);
-      records_[run.page(i).value].use.fetched();
-    }
+  for (uint32_t i = 0; i < run.size(); ++i) {
+    if (!run.has(i, Verb::kFetch)) continue;
+    Record& record = records_[run.page(i).value];
+    record.fetched_in.store(epoch, std::memory_order_relaxed);
+    // No fault shows that a processor uses a page that came with another one.
+    if (i == 0)
+      record.use.fetched();
+    else
+      record.use.fetched_along();
+  }
 }
 
 }  // namespace multigrain::hlrc

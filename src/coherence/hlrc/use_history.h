@@ -33,6 +33,11 @@ class UseHistory {
     was_missed_ = false;
     refreshes_ = 0;
   }
+  // The page was fetched because a fault on another one did so.
+  void fetched_along() {
+    was_missed_ = false;
+    refreshes_ = 0;
+  }
   // A notice names the page, which is here and readable. Returns whether it is likely to be used.
   [[nodiscard]] bool is_read() {
     if (score_ < 2 || refreshes_ == 1u << (score_ - 1)) return false;
