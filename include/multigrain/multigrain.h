@@ -97,20 +97,21 @@ MG_API int mg_share_globals(void);
 
 /* --- Shared memory ------------------------------------------------------------------------------------------------ */
 
-/** Where the home copies of an allocation's pages are. The home of a page never changes. */
+/** Where the home copies of an allocation's pages are at first. Under hlrc a page's home moves to the node that alone
+ * writes the page; under the other protocols it stays. */
 typedef enum mg_home {
-  MG_HOME_DEFAULT = 0, /**< interleaved, or what MULTIGRAIN_HOME says */
+  MG_HOME_DEFAULT = 0, /**< what MULTIGRAIN_HOME says; else by first touch under hlrc, interleaved otherwise */
   MG_HOME_INTERLEAVED, /**< page i on node i mod nodes */
   MG_HOME_BLOCKED,     /**< the first 1/nodes of the pages on node 0, and so on */
   MG_HOME_NODE,        /**< all on options.node */
   MG_HOME_FIRST_TOUCH  /**< on the node that first accesses the page */
 } mg_home;
 
-/** What keeps an allocation coherent. A run has one page protocol (mgs, unless --protocol says hlrc or sc), whose
- * accesses faults find, and, if the program was compiled with mgcc or mg++, one line protocol beside it (dszoom, unless
- * --protocol says shasta), whose accesses compiled checks find: memory of both may be used in one program. Under sc,
- * under dszoom, and under shasta unless --model says otherwise, atomics of C11 and C++ are sequentially consistent
- * across nodes, too. */
+/** What keeps an allocation coherent. A run has one page protocol, whose accesses faults find: what --protocol says;
+ * hlrc or mgs if it says nothing, by whether the nodes share a machine; mgs beside a line protocol. If the program was
+ * compiled with mgcc or mg++, it has one line protocol beside it, whose accesses compiled checks find: dszoom, unless
+ * --protocol says shasta. Memory of both may be used in one program. Under sc, under dszoom, and under shasta unless
+ * --model says otherwise, atomics of C11 and C++ are sequentially consistent across nodes, too. */
 typedef enum mg_protocol {
   MG_PROTOCOL_DEFAULT = 0, /**< what --protocol says */
   MG_PROTOCOL_MGS,

@@ -166,24 +166,24 @@ Status validate(const Config& config) {
         "the shared region's size is {} bytes; it must be a multiple of 64K from 1M to 16T (--region-size or "
         "MULTIGRAIN_REGION_SIZE)",
         config.region_size);
-  const ProtocolTraits* const protocol = find_protocol(&ProtocolTraits::name, config.protocol);
-  if (protocol == nullptr)
+  if (config.protocol != kAutomaticProtocol && find_protocol(&ProtocolTraits::name, config.protocol) == nullptr)
     return fail("the protocol is '{}'; it must be {} (--protocol or MULTIGRAIN_PROTOCOL)", config.protocol,
                 protocol_names());
+  const ProtocolTraits& protocol = config.traits();
   if (!std::has_single_bit(config.line_size) || config.line_size < kMinLineSize || config.line_size > kMaxLineSize)
     return fail(
         "the line size is {} bytes; it must be a power of two from {} to {} (--line-size or MULTIGRAIN_LINE_SIZE)",
         config.line_size, kMinLineSize, kMaxLineSize);
-  if (protocol->grain == Grain::kLine &&
-      (config.line_size < protocol->min_line_size || config.line_size > protocol->max_line_size))
+  if (protocol.grain == Grain::kLine &&
+      (config.line_size < protocol.min_line_size || config.line_size > protocol.max_line_size))
     return fail("the line size is {} bytes; under {} it must be {} (--line-size or MULTIGRAIN_LINE_SIZE)",
-                config.line_size, protocol->name, protocol->line_sizes());
+                config.line_size, protocol.name, protocol.line_sizes());
   if (config.block_size % config.line_size != 0 || config.block_size > config.page_size)
     return fail(
         "the block size is {} bytes; it must be a multiple of the line size of {} up to the page size of {} "
         "(--block-size or MULTIGRAIN_BLOCK_SIZE)",
         config.block_size, config.line_size, config.page_size);
-  if (protocol->grain == Grain::kLine && config.nodes > kMaxLineNodes)
+  if (protocol.grain == Grain::kLine && config.nodes > kMaxLineNodes)
     return fail(
         "the protocol {} has room for {} nodes in a directory entry; {} were asked for (--nodes or "
         "MULTIGRAIN_NODES)",

@@ -82,7 +82,7 @@ struct Config {
   unsigned processors_per_node = 1;                      // MULTIGRAIN_PROCS_PER_NODE
   size_t page_size = 4096;                               // MULTIGRAIN_PAGE_SIZE, bytes
   uint64_t region_size = uint64_t{16} << 40;             // MULTIGRAIN_REGION_SIZE, bytes
-  std::string protocol = "mgs";                          // MULTIGRAIN_PROTOCOL
+  std::string protocol{kAutomaticProtocol};              // MULTIGRAIN_PROTOCOL
   size_t line_size = 64;                                 // MULTIGRAIN_LINE_SIZE, bytes; dszoom and shasta
   size_t block_size = 0;                                 // MULTIGRAIN_BLOCK_SIZE, bytes; shasta; 0: by the object
   MemoryModel model = MemoryModel::kSequential;          // MULTIGRAIN_MODEL: sc, tso, rc; shasta
@@ -108,8 +108,18 @@ struct Config {
   int job_fd = -1;     // MULTIGRAIN_JOB_FD: the memfd that all nodes share; fabric shm
   std::string wireup;  // MULTIGRAIN_WIREUP: how nodes meet ("fd:N", "pmix", "pmi2"); fabric ucx
 
-  // Returns the protocol that the run names. validate() must have accepted the name.
-  [[nodiscard]] const ProtocolTraits& traits() const { return *find_protocol(&ProtocolTraits::name, protocol); }
+  // Returns whether a node reads and writes another one's memory without that one's help: they share a machine, and no
+  // network between them is emulated.
+  [[nodiscard]] bool shares_memory() const {
+    return fabric == FabricKind::kShm && clock == ClockKind::kWall && network.ideal();
+  }
+  // Returns the protocol of the run: the one that is named, or, for "auto", a page protocol: hlrc, which does
+  // everything by accesses to other nodes' memory, where such an access costs little, and mgs, which sends fewer
+  // messages, elsewhere. It is the same on every node. validate() must have accepted the name.
+  [[nodiscard]] const ProtocolTraits& traits() const {
+    if (protocol != kAutomaticProtocol) return *find_protocol(&ProtocolTraits::name, protocol);
+    return *find_protocol(&ProtocolTraits::kind, shares_memory() ? ProtocolKind::kHlrc : ProtocolKind::kMgs);
+  }
   // Returns the protocol of allocations that want pages, or, in a program that has compiled checks, of those that want
   // lines.
   [[nodiscard]] const ProtocolTraits& protocol_of(Grain grain) const {

@@ -26,7 +26,7 @@ std::string ProtocolTraits::line_sizes() const {
 }
 
 std::string protocol_names() {
-  std::vector<std::string_view> names;
+  std::vector<std::string_view> names{kAutomaticProtocol};
   for (const ProtocolTraits& protocol : kProtocols) names.push_back(protocol.name);
   return alternatives(names);
 }

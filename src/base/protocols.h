@@ -85,7 +85,10 @@ template <typename Member, typename Value>
   return found == std::end(kProtocols) ? nullptr : found;
 }
 
-// Returns "mgs, hlrc, sc, dszoom or shasta".
+// A run may leave the choice of its protocol to Multigrain (Config::traits()).
+inline constexpr std::string_view kAutomaticProtocol = "auto";
+
+// Returns "auto, mgs, hlrc, sc, dszoom or shasta".
 std::string protocol_names();
 
 // This is the memory model of shasta: what is promised of a program's accesses to shared memory across nodes.

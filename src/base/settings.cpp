@@ -61,25 +61,28 @@ Status read_node(std::string_view name, std::string_view text, Config& config) {
   return {};
 }
 
-// Returns `begin` and the names of all protocols. The first protocol is the default, and has `of_default` behind it.
-// The result is text that a table of constants can point to; a text that is too long for it does not compile.
-constexpr std::array<char, 128> protocol_list(std::string_view begin, std::string_view of_default,
+// Returns `begin` and what --protocol may be. "auto" is the default, and has `of_default` behind it. The result is text
+// that a table of constants can point to; a text that is too long for it does not compile.
+constexpr std::array<char, 256> protocol_list(std::string_view begin, std::string_view of_default,
                                               std::string_view separator) {
-  std::array<char, 128> text{};
+  std::array<char, 256> text{};
   size_t end = 0;
   const auto append = [&](std::string_view part) {
     for (const char c : part) text[end++] = c;
   };
   append(begin);
+  append(kAutomaticProtocol);
+  append(of_default);
   for (const ProtocolTraits& protocol : kProtocols) {
-    if (&protocol != kProtocols) append(separator);
+    append(separator);
     append(protocol.name);
-    if (&protocol == kProtocols) append(of_default);
   }
   return text;
 }
 
-constexpr auto kProtocolHelp = protocol_list("coherence protocol: ", " (default)", ", ");
+constexpr auto kProtocolHelp = protocol_list(
+    "coherence protocol: ", " (default; hlrc if the nodes share this machine and no network is emulated, else mgs)",
+    ", ");
 constexpr auto kProtocolChoices = protocol_list("", "", ",");
 
 using Scope = Setting::Scope;

@@ -211,7 +211,7 @@ Status apply_to_binary(LaunchOptions& options) {
   };
   const auto given =
       std::ranges::find(options.environment, "MULTIGRAIN_PROTOCOL", [](const auto& one) { return one.first; });
-  if (given != options.environment.end() && given->second != "sc")
+  if (given != options.environment.end() && given->second != "sc" && given->second != kAutomaticProtocol)
     return fail(
         "--binary needs --protocol sc, since the program is not written for weaker models; leave --protocol {} out",
         given->second);

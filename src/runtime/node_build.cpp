@@ -109,9 +109,10 @@ Status Node::build() {
   else
     settle_c_library();
   if (config_.verbose && config_.node == NodeId(0))
-    std::fprintf(stderr, "multigrain: %u nodes of %u processors, pages of %zu bytes, access rights by %s (%s)\n",
-                 config_.nodes, config_.processors_per_node, config_.page_size, std::string(rights_->name()).c_str(),
-                 rights_reason_.c_str());
+    std::fprintf(stderr,
+                 "multigrain: %u nodes of %u processors, protocol %s, pages of %zu bytes, access rights by %s (%s)\n",
+                 config_.nodes, config_.processors_per_node, std::string(config_.traits().name).c_str(),
+                 config_.page_size, std::string(rights_->name()).c_str(), rights_reason_.c_str());
   return {};
 }
 

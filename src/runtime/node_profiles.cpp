@@ -120,7 +120,7 @@ bool Node::write_statistics(std::span<const NodeReport> reports) {
   run.is_hosted = hosted_ != nullptr;
   run.nodes = config_.nodes;
   run.processors_per_node = config_.processors_per_node;
-  run.protocol = config_.protocol;
+  run.protocol = config_.traits().name;
   run.page_size = config_.page_size;
   const char* const network = secure_getenv("MULTIGRAIN_NET");
   run.network = network != nullptr ? network : "ideal";

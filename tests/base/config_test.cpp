@@ -76,7 +76,7 @@ TEST(ValidateTest, NamesEverySettingThatIsOutOfRange) {
     EXPECT_THAT(message([&](Config& c) { c.page_size = bytes; }), HasSubstr("a power of two from 4096 to 65536"));
   for (uint64_t bytes : {uint64_t{0}, uint64_t{65536}, (uint64_t{1} << 30) + 4096, uint64_t{32} << 40})
     EXPECT_THAT(message([&](Config& c) { c.region_size = bytes; }), HasSubstr("a multiple of 64K from 1M to 16T"));
-  EXPECT_THAT(message([](Config& c) { c.protocol = "msg"; }), HasSubstr("'msg'; it must be mgs"));
+  EXPECT_THAT(message([](Config& c) { c.protocol = "msg"; }), HasSubstr("'msg'; it must be auto, mgs"));
   EXPECT_THAT(message([](Config& c) { c.home = HomePolicy::kNode; }), HasSubstr("interleaved, blocked or first-touch"));
   EXPECT_THAT(message([](Config& c) { c.node = NodeId(1); }), HasSubstr("this is node 1 of 1"));
   EXPECT_EQ(message([](Config& c) {
@@ -123,6 +123,21 @@ TEST_F(EnvironmentTest, NothingSetIsOneNode) {
             HomePolicy::kInterleaved);
   EXPECT_EQ(config->home_under(*find_protocol(&ProtocolTraits::name, std::string_view("hlrc"))),
             HomePolicy::kFirstTouch);
+}
+
+TEST(Config, ChoosesThePageProtocolByWhatARemoteAccessCosts) {
+  Config config;
+  EXPECT_EQ(config.traits().name, "hlrc");
+  config.fabric = FabricKind::kUcx;
+  EXPECT_EQ(config.traits().name, "mgs");
+  config = {};
+  config.clock = ClockKind::kVirtual;
+  EXPECT_EQ(config.traits().name, "mgs");
+  config = {};
+  config.network.latency_ns = 1000;
+  EXPECT_EQ(config.traits().name, "mgs");
+  config.protocol = "shasta";
+  EXPECT_EQ(config.traits().name, "shasta");
 }
 
 TEST_F(EnvironmentTest, ReadsEveryVariable) {

@@ -181,7 +181,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadUsage{{"--region-size", "10", "true"}, "region's size is 10"},
         BadUsage{{"--net", "fast", "true"}, "--net: network model 'fast'"},
         BadUsage{{"--net", "latency=5", "true"}, "latency is '5'"},
-        BadUsage{{"--protocol", "mesi", "true"}, "protocol is 'mesi'; it must be mgs"},
+        BadUsage{{"--protocol", "mesi", "true"}, "protocol is 'mesi'; it must be auto, mgs"},
         BadUsage{{"--access", "magic", "true"}, "--access"}, BadUsage{{"--home", "moon", "true"}, "--home"},
         BadUsage{{"--stats", "xml", "true"}, "--stats"},
         BadUsage{{"--fabric", "tcp", "true"}, "--fabric: fabric is 'tcp'"},
