@@ -3,10 +3,25 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <string_view>
 
 #include "report/waiting_report.h"
 
 namespace multigrain {
+namespace {
+
+// What the protocol makes of a write that the reader does not wait for properly. In virtual time no node catches up by
+// itself (Node::has_to_catch_up).
+std::string_view where_such_a_write_is_seen(const Config& config) {
+  if (config.traits().kind != ProtocolKind::kHlrc) return "";
+  if (config.clock == ClockKind::kVirtual)
+    return "; under hlrc a processor sees such a write at its next mg_lock, mg_barrier or the like: --protocol mgs shows "
+           "whether that is it";
+  return "; under hlrc a processor sees such a write at its next mg_lock, mg_barrier or the like, or up to 0.2 s late: "
+         "--protocol mgs shows whether that is it";
+}
+
+}  // namespace
 
 void tell_waiting(std::span<const NodeSnapshot> nodes, const Standstill::Stood& stood, const LaunchOptions& options,
                   Supervisor& supervisor) {
@@ -17,14 +32,10 @@ void tell_waiting(std::span<const NodeSnapshot> nodes, const Standstill::Stood& 
   fmt::print(stderr, "mgrun: {}\n", report.text);
   if (stood.lasted == 0) return;
   if (stood.outside) {
-    fmt::print(
-        stderr,
-        "mgrun: this may be a long computation, or a loop that waits for what another processor writes without "
-        "synchronisation (a data race){}\n",
-        options.config.traits().kind == ProtocolKind::kHlrc
-            ? "; under hlrc a processor sees such a write at its next mg_lock, mg_barrier or the like, or up to 0.2 s "
-              "late: --protocol mgs shows whether that is it"
-            : "");
+    fmt::print(stderr,
+               "mgrun: this may be a long computation, or a loop that waits for what another processor writes without "
+               "synchronisation (a data race){}\n",
+               where_such_a_write_is_seen(options.config));
   } else if (options.deadlock_ends) {
     supervisor.give_up("every processor waits for another (--deadlock end)");
   } else {

@@ -39,8 +39,8 @@ constexpr words::Range types(unsigned first, unsigned end) {
   return {first, end - first};
 }
 
-constexpr std::array kWords{words::kTestWords,  words::kNoticeWords, words::kLockWords,
-                            words::kFetchWords, words::kHazardWords, words::kHomeWords};
+constexpr std::array kWords{words::kTestWords,   words::kNoticeWords, words::kLockWords, words::kFetchWords,
+                            words::kHazardWords, words::kHomeWords,   words::kCondWords};
 static_assert(are_disjoint(kWords) && end_at(kWords, words::kBytes));
 
 constexpr std::array kMessageTypes{

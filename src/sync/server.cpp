@@ -4,6 +4,7 @@
 #include "status/node_status.h"
 #include "sync/messages.h"
 #include "sync/sync.h"
+#include "sync/words.h"
 
 namespace multigrain {
 namespace {
@@ -47,14 +48,29 @@ bool Sync::enter_generation(ServerRecord& record, const SyncHandle& handle) {
 
 // Runs at the manager. Returns false if the object was destroyed. Answers are sent under the guard, so that those to
 // one waiter go out in the order in which the engine gave them.
+//
+// Where nodes have locks in the network they can also see for themselves that nobody waits for a condition:
+//
+//  C1  A condition's word counts each of its waiters from before the waiter is told that it may unlock, until it has been
+//      told that it was signalled.
 bool Sync::serve_call(const SyncHandle& handle, ServerCall what, uint32_t argument, WaiterId caller) {
   ServerRecord& record = find(servers_of(static_cast<SyncKind>(handle.kind)), handle);
   record.guard.lock();
   const bool exists = enter_generation(record, handle);
-  if (exists && !record.state.serve(
-                    links(), what, caller, argument,
-                    [&](WaiterId waiter, ServerAnswer answer, uint32_t result) { answer_to(waiter, answer, result); }))
+  const bool counts_waiters = exists && network_locks_.has_value() && kind_of(what) == SyncKind::kCond;
+  const auto add_waiters = [&](uint64_t waiters) {
+    if (counts_waiters && waiters != 0)
+      fabric_.fetch_add(self_, SegmentId::kWords, words::cond_waiters_at(handle.index), waiters);
+  };
+  if (what == ServerCall::kCondWait) add_waiters(1);
+  uint64_t woken = 0;
+  const auto answer_one = [&](WaiterId waiter, ServerAnswer answer, uint32_t result) {
+    if (waiter != caller) ++woken;
+    answer_to(waiter, answer, result);
+  };
+  if (exists && !record.state.serve(links(), what, caller, argument, answer_one))
     die(1, "mg_sem_post: the semaphore's value would not fit in 32 bits");
+  add_waiters(-woken);
   record.guard.unlock();
   return exists;
 }
@@ -189,14 +205,33 @@ void Sync::cond_wait(SyncId cond, SyncId lock) {
   host_.leave();
 }
 
+// Returns whether a signal would wake nobody, and so need not be sent, nor release anything: to whom? A waiter that the
+// signal must find has given up the lock under which the caller, or a processor before it, has changed what the waiter
+// waits for. So the waiter is counted (C1), and the caller sees that, since it has taken that lock since.
+bool Sync::nobody_waits(SyncId cond, const char* bad) {
+  if (!network_locks_) return false;
+  const SyncHandle handle = check(cond, SyncKind::kCond, bad);
+  virtual_time::synchronise();
+  const NodeId manager = manager_of(handle);
+  if (manager != self_)
+    return fabric_.fetch_add(manager, SegmentId::kWords, words::cond_waiters_at(handle.index), 0) == 0;
+  ServerRecord& record = find(servers_of(SyncKind::kCond), handle);
+  record.guard.lock();
+  const bool nobody = enter_generation(record, handle) && !record.state.waited_for();
+  record.guard.unlock();
+  return nobody;
+}
+
 void Sync::cond_signal(SyncId cond) {
-  call(cond, SyncKind::kCond, ServerCall::kCondSignal, 0,
-       "mg_cond_signal: not a condition (0 is an uninitialised handle):", kCondDestroyed);
+  constexpr const char* kBad = "mg_cond_signal: not a condition (0 is an uninitialised handle):";
+  if (nobody_waits(cond, kBad)) return;
+  call(cond, SyncKind::kCond, ServerCall::kCondSignal, 0, kBad, kCondDestroyed);
 }
 
 void Sync::cond_broadcast(SyncId cond) {
-  call(cond, SyncKind::kCond, ServerCall::kCondBroadcast, 0,
-       "mg_cond_broadcast: not a condition (0 is an uninitialised handle):", kCondDestroyed);
+  constexpr const char* kBad = "mg_cond_broadcast: not a condition (0 is an uninitialised handle):";
+  if (nobody_waits(cond, kBad)) return;
+  call(cond, SyncKind::kCond, ServerCall::kCondBroadcast, 0, kBad, kCondDestroyed);
 }
 
 // --- Semaphores.

@@ -8,7 +8,7 @@
 // Writes are made visible at releases, by SyncHost::release(). Under eager release consistency acquires have nothing to
 // do ([MGS], section 3.1.2); under lazy release consistency they find out what was released (SyncHost::acquire).
 // Releases are unlock (unless the lock stays in the node, see lock_engine.h), barrier, cond_wait (through its unlock),
-// cond_signal, cond_broadcast, sem_post and flag_set.
+// cond_signal and cond_broadcast (if a processor waits), sem_post and flag_set.
 //
 // Each object has a manager. That of a lock, barrier, condition or flag is node (creator + index) mod nodes, so
 // that the managers of an array of them are spread over the machine; that of a semaphore is its creator, which
@@ -253,6 +253,7 @@ class Sync {
 
   // server.cpp
   uint32_t call(SyncId id, SyncKind kind, ServerCall what, uint32_t argument, const char* bad, const char* destroyed);
+  [[nodiscard]] bool nobody_waits(SyncId cond, const char* bad);
   [[nodiscard]] bool enter_generation(ServerRecord& record, const SyncHandle& handle) MG_REQUIRES(record.guard);
   void start_call(SyncId id, const SyncHandle& handle, ServerCall what, uint32_t argument, uint32_t slot,
                   const char* destroyed);

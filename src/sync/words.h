@@ -1,5 +1,4 @@
-// The place of the network locks in a node's kWords segment (fabric/words.h). A lock has three words (network_lock.h),
-// for which it has 32 bytes.
+// What of synchronisation is in a node's kWords segment (fabric/words.h).
 #pragma once
 
 #include <cstdint>
@@ -8,9 +7,18 @@
 
 namespace multigrain::words {
 
+// A network lock has three words (network_lock.h), for which it has 32 bytes.
 inline constexpr uint64_t kLocks = uint64_t{2} << 20;
 inline constexpr uint64_t kLockCount = uint64_t{1} << 21;
 inline constexpr uint64_t kBytesPerLock = 32;
 inline constexpr Range kLockWords{kLocks, kLockCount* kBytesPerLock};
+
+// At the manager of a condition: how many waiters the conditions have whose index falls on this word (server.cpp).
+inline constexpr uint64_t kCondWaiters = uint64_t{329} << 18;
+inline constexpr uint64_t kCondWaiterWords = uint64_t{1} << 16;
+inline constexpr Range kCondWords{kCondWaiters, kCondWaiterWords * sizeof(uint64_t)};
+constexpr uint64_t cond_waiters_at(uint32_t index) {
+  return kCondWaiters + index % kCondWaiterWords * sizeof(uint64_t);
+}
 
 }  // namespace multigrain::words

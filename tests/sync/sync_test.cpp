@@ -392,12 +392,12 @@ TEST(Barrier, CountedPairsThatReturnAtOnce) {
   EXPECT_EQ(wrong.load(), 0u);
 }
 
-TEST(Cond, ProducersAndConsumers) {
+void produce_and_consume(SyncOptions options) {
   constexpr unsigned kItems = 60 * kScale;
   constexpr uint64_t kRoom = 3;
   constexpr size_t kFilled = 0;
   constexpr size_t kTaken = 1;
-  Machine machine(3, 2);
+  Machine machine(3, 2, options);
   const SyncId lock = machine.sync[0]->lock_create();
   const SyncId not_empty = machine.sync[1]->cond_create();
   const SyncId not_full = machine.sync[2]->cond_create();
@@ -424,6 +424,49 @@ TEST(Cond, ProducersAndConsumers) {
   EXPECT_EQ(machine.memory.read(0, kFilled), 0u);
   EXPECT_EQ(machine.memory.read(0, kTaken), 3u * kItems);
   machine.sync[0]->unlock(lock);
+}
+
+TEST(Cond, ProducersAndConsumers) {
+  produce_and_consume({});
+}
+// Here a signal is sent only if somebody waits.
+TEST(Cond, ProducersAndConsumersWithLocksInTheNetwork) {
+  produce_and_consume({.network_locks = true});
+}
+
+TEST(Cond, ASignalForNobodySendsAndReleasesNothing) {
+  Machine machine(2, 1, {.network_locks = true});
+  const SyncId lock = machine.sync[0]->lock_create();
+  const SyncId conds[] = {machine.sync[0]->cond_create(), machine.sync[1]->cond_create()};
+  Sync& sync = *machine.sync[0];
+  const uint64_t messages = machine.messages();
+  const uint64_t releases = machine.host[0]->releases();
+  for (const SyncId cond : conds) {
+    sync.cond_signal(cond);
+    sync.cond_broadcast(cond);
+  }
+  EXPECT_EQ(machine.messages(), messages);
+  EXPECT_EQ(machine.host[0]->releases(), releases);
+  // One that is waited for gets its signals, and is waited for by nobody afterwards.
+  for (const SyncId cond : conds) {
+    std::atomic<bool> woken{false};
+    std::thread waiter([&] {
+      machine.sync[1]->lock(lock);
+      machine.sync[1]->cond_wait(cond, lock);
+      woken = true;
+      machine.sync[1]->unlock(lock);
+    });
+    while (!woken) {
+      sync.lock(lock);
+      sync.cond_signal(cond);
+      sync.unlock(lock);
+      std::this_thread::yield();
+    }
+    waiter.join();
+    const uint64_t sent = machine.messages();
+    sync.cond_broadcast(cond);
+    EXPECT_EQ(machine.messages(), sent);
+  }
 }
 
 TEST(Cond, BroadcastWakesAllAndNobodyElse) {
