@@ -1,5 +1,7 @@
 // Conditions, semaphores and flags: carries out the actions of the pure engine in server_engine.h, on both sides of a
 // call: at the caller's node, and at the object's manager.
+#include <utility>
+
 #include "base/error.h"
 #include "status/node_status.h"
 #include "sync/messages.h"
@@ -53,15 +55,17 @@ bool Sync::enter_generation(ServerRecord& record, const SyncHandle& handle) {
 //
 //  C1  A condition's word counts each of its waiters from before the waiter is told that it may unlock, until it has been
 //      told that it was signalled.
+//  C2  The word also counts conditions that were destroyed, from then on to the first use of a later condition with that
+//      index, so that a signal for a destroyed condition comes here and is refused.
 bool Sync::serve_call(const SyncHandle& handle, ServerCall what, uint32_t argument, WaiterId caller) {
   ServerRecord& record = find(servers_of(static_cast<SyncKind>(handle.kind)), handle);
   record.guard.lock();
   const bool exists = enter_generation(record, handle);
   const bool counts_waiters = exists && network_locks_.has_value() && kind_of(what) == SyncKind::kCond;
   const auto add_waiters = [&](uint64_t waiters) {
-    if (counts_waiters && waiters != 0)
-      fabric_.fetch_add(self_, SegmentId::kWords, words::cond_waiters_at(handle.index), waiters);
+    if (counts_waiters && waiters != 0) add_to_cond_word(handle, waiters);
   };
+  if (exists && std::exchange(record.counts_as_destroyed, false)) add_to_cond_word(handle, -uint64_t{1});
   if (what == ServerCall::kCondWait) add_waiters(1);
   uint64_t woken = 0;
   const auto answer_one = [&](WaiterId waiter, ServerAnswer answer, uint32_t result) {
@@ -205,9 +209,14 @@ void Sync::cond_wait(SyncId cond, SyncId lock) {
   host_.leave();
 }
 
-// Returns whether a signal would wake nobody, and so need not be sent, nor release anything: to whom? A waiter that the
-// signal must find has given up the lock under which the caller, or a processor before it, has changed what the waiter
-// waits for. So the waiter is counted (C1), and the caller sees that, since it has taken that lock since.
+void Sync::add_to_cond_word(const SyncHandle& cond, uint64_t waiters) {
+  fabric_.fetch_add(self_, SegmentId::kWords, words::cond_waiters_at(cond.index), waiters);
+}
+
+// Returns whether a signal would wake no processor. Then it need not be sent, and releases nothing, since it lets no
+// processor go on. A waiter that the signal must find has given up the lock under which the caller, or a processor
+// before it, has changed what the waiter waits for. So the waiter is counted (C1), and the caller sees that, since it has
+// taken that lock since.
 bool Sync::nobody_waits(SyncId cond, const char* bad) {
   if (!network_locks_) return false;
   const SyncHandle handle = check(cond, SyncKind::kCond, bad);

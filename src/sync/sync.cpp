@@ -176,6 +176,9 @@ bool Sync::forget(const SyncHandle& handle) {
   if (valid) {
     record.generation = handle.generation + 1u;
     record.state = {};
+    const bool is_seen = handle.kind == static_cast<uint8_t>(SyncKind::kCond) && network_locks_.has_value();
+    if (is_seen && manager_of(handle) == self_ && !std::exchange(record.counts_as_destroyed, true))
+      add_to_cond_word(handle, 1);
   }
   record.guard.unlock();
   return valid;

@@ -179,6 +179,8 @@ class Sync {
     SpinLock guard;
     uint32_t generation MG_GUARDED_BY(guard);
     ServerState state MG_GUARDED_BY(guard);
+    // Its destruction is in the word that says who waits for conditions (server.cpp, C2).
+    bool counts_as_destroyed MG_GUARDED_BY(guard);
   };
 
   struct alignas(64) CounterStripe {
@@ -254,6 +256,7 @@ class Sync {
   // server.cpp
   uint32_t call(SyncId id, SyncKind kind, ServerCall what, uint32_t argument, const char* bad, const char* destroyed);
   [[nodiscard]] bool nobody_waits(SyncId cond, const char* bad);
+  void add_to_cond_word(const SyncHandle& cond, uint64_t waiters);
   [[nodiscard]] bool enter_generation(ServerRecord& record, const SyncHandle& handle) MG_REQUIRES(record.guard);
   void start_call(SyncId id, const SyncHandle& handle, ServerCall what, uint32_t argument, uint32_t slot,
                   const char* destroyed);

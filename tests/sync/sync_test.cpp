@@ -469,6 +469,29 @@ TEST(Cond, ASignalForNobodySendsAndReleasesNothing) {
   }
 }
 
+// The manager of the first condition is node 0, where a signal comes by no message; that of the second one node 1.
+TEST(CondDeathTest, ASignalForOneThatIsGoneIsRefusedWithLocksInTheNetwork) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto signal_destroyed = [](unsigned creator) {
+    Machine machine(2, 1, {.network_locks = true});
+    const SyncId cond = machine.sync[creator]->cond_create();
+    machine.sync[creator]->cond_destroy(cond);
+    machine.sync[0]->cond_signal(cond);
+  };
+  for (const unsigned creator : {0u, 1u})
+    EXPECT_EXIT(signal_destroyed(creator), ::testing::ExitedWithCode(1),
+                "used .*after .*destroyed|used after mg_cond_destroy");
+  // An index that is used again is a condition like any other.
+  Machine machine(2, 1, {.max_others = 1, .network_locks = true});
+  const SyncId gone = machine.sync[1]->cond_create();
+  machine.sync[1]->cond_destroy(gone);
+  const SyncId cond = machine.sync[1]->cond_create();
+  machine.sync[0]->cond_signal(cond);
+  const uint64_t sent = machine.messages();
+  machine.sync[0]->cond_signal(cond);
+  EXPECT_EQ(machine.messages(), sent);
+}
+
 TEST(Cond, BroadcastWakesAllAndNobodyElse) {
   Machine machine(3, 2);
   const SyncId lock = machine.sync[0]->lock_create();
