@@ -14,6 +14,8 @@
 namespace multigrain {
 namespace {
 
+static_assert(Region::kMaxMoved <= detail::kMaxSharedParts && kGlobalsPage == TouchedPages::kPage);
+
 uint64_t bytes_of(std::span<const Range> parts) {
   uint64_t bytes = 0;
   for (const Range& part : parts) bytes += part.length;
@@ -170,7 +172,6 @@ void SharedGlobals::in_forked_child() {
   for (const Range& part : pages_of_globals()) take_private(part);
 }
 
-// Puts memory of this process alone, with what this node's frames hold, in place of a part of the globals.
 void SharedGlobals::take_private(const Range& part) {
   const PageId first = region_.page_of(part.begin);
   const uint64_t count = part.length / kGlobalsPage;

@@ -35,15 +35,16 @@ class SharedGlobals {
   SharedGlobals& operator=(const SharedGlobals&) = delete;
 
   // Called on node 0, not from a handler, while no processor but the caller's runs: returns when the globals are shared
-  // on every node, with the values that they have on node 0. They stay shared until end(); the second call does nothing. Errors, after which everything is as before: pages of the region that are larger than the machine's; no
-  // room; too many libraries; `environ`. A node that runs other code than node 0 ends the run with a sentence.
+  // on every node, with the values that they have on node 0. They stay shared until end(); the second call does nothing.
+  // Errors, after which everything is as before: pages of the region that are larger than the machine's; no room; too
+  // many libraries; `environ`. A node that runs other code than node 0 ends the run with a sentence.
   Status share(const Placement& placement);
 
   // Called on node 0 when the run ends, while other nodes still answer: the globals become private memory again, because
   // the destructors of the program's libraries use them when the fabric is gone.
   void end();
 
-  // Called before and after the program forks; the second in the child, before any code of the program.
+  // Called before the program forks, and in the child afterwards, before any code of the program.
   void before_fork();
   void in_forked_child();
 
@@ -55,6 +56,7 @@ class SharedGlobals {
   void map(PageId first);
   // Makes all pages that any node has written readable on this node.
   void bring_here();
+  // Puts memory of this process alone, with what this node's frames hold, in place of a part of the globals.
   void take_private(const Range& part);
 
   Fabric& fabric_;

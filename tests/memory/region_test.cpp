@@ -140,7 +140,6 @@ TEST(Region, MovesAndCleansUp) {
   EXPECT_TRUE(Region::create(kGiB, 4096).has_value());
 }
 
-// A core dump would allocate every page of a shared mapping, and a child would bypass the protocol.
 // Returns three pages of ordinary memory.
 std::byte* three_pages() {
   void* const got = mmap(nullptr, 3 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -182,6 +181,7 @@ TEST(Region, PartsOfItsViewCanBeElsewhere) {
   region->for_each_stretch(PageId(11), 0, [](const std::byte*, uint64_t) { FAIL() << "there is nothing"; });
 }
 
+// A core dump would allocate every page of a shared mapping, and a child would bypass the protocol.
 TEST(Region, IsNeitherInheritedNorDumped) {
   Result<Region> region = Region::create(kGiB, 4096);
   ASSERT_TRUE(region.has_value());

@@ -30,8 +30,7 @@ class UseHistory {
   // the changes before it is invalidated again, which shows whether it is still used.
   void fetched() {
     score_ = was_missed_ ? 0 : std::min<uint8_t>(score_ + 1, kMostScore);
-    was_missed_ = false;
-    refreshes_ = 0;
+    fetched_along();
   }
   // The page was fetched because a fault on another one did so.
   void fetched_along() {
