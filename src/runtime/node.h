@@ -138,7 +138,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   [[nodiscard]] const WaitPolicy& wait_policy() const override { return wait_; }  // SyncHost
   void enter(SyncActivity activity) override;
   void leave() override;
-  Status copy_state(NodeId to) override;                // ProcessorHost
+  Status copy_state(NodeId to) override;  // ProcessorHost
   Status share_globals() override;
   std::optional<NodeId> home_of(PageId page) override;  // HomeDirectory
   bool is_first_touch(PageId page) override;
