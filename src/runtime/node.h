@@ -57,6 +57,14 @@ class HostedThreads {
 // The marks by which mg_profile_reset and mg_profile_stop begin and end a phase on every node.
 enum class PhaseMark : uint64_t { kBegin, kEnd };
 
+// The locks and conditions that the runtime has for itself in a run of several nodes (Sync::own_lock). The atomics of
+// programs of threads are made under the first kAtomicsLocks, and the next kGuardLocks, each with a condition, belong to
+// the guards of their static variables (src/threads).
+inline constexpr uint32_t kAtomicsLocks = 256;
+inline constexpr uint32_t kGuardLocks = 16;
+inline constexpr uint32_t kOwnLocks = kAtomicsLocks + kGuardLocks;
+inline constexpr uint32_t kOwnConds = kGuardLocks;
+
 class Node final : private SyncHost, private ProcessorHost, private HomeDirectory {
  public:
   // Builds this process's node from the environment and makes it ready for messages and faults. Called once. `prepare`,

@@ -73,7 +73,9 @@ Status Node::build() {
   SyncHost& sync_host = *this;
   sync_ = std::make_unique<Sync>(
       sync_host, *fabric_, config_.nodes, config_.processors_per_node,
-      SyncOptions{.network_locks = !config_.traits().has_handlers,
+      SyncOptions{.own_locks = config_.nodes > 1 ? kOwnLocks : 0,
+                  .own_conds = config_.nodes > 1 ? kOwnConds : 0,
+                  .network_locks = !config_.traits().has_handlers,
                   .intra_node = config_.hlrc.tickets ? IntraNodeLock::kTicket : IntraNodeLock::kTestAndSet});
   state_copy_ = std::make_unique<StateCopy>(*fabric_, wait_);
   shared_globals_ = std::make_unique<SharedGlobals>(*fabric_, wait_, *region_, *rights_, *heap_);

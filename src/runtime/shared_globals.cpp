@@ -160,6 +160,7 @@ void SharedGlobals::end() {
   if (!shared_) return;
   bring_here();
   for (const Range& part : pages_of_globals()) take_private(part);
+  forget_shared_parts();
 }
 
 // The frame of a page holds what the program may see while the page is readable.
@@ -170,6 +171,7 @@ void SharedGlobals::before_fork() {
 void SharedGlobals::in_forked_child() {
   if (!shared_) return;
   for (const Range& part : pages_of_globals()) take_private(part);
+  forget_shared_parts();
 }
 
 void SharedGlobals::take_private(const Range& part) {

@@ -23,6 +23,13 @@ SyncOptions bounded(SyncOptions options, unsigned nodes) {
   return options;
 }
 
+// The runtime's own objects have the last indices of every node, which no node gives out.
+uint32_t given_out(uint32_t most, uint32_t own, unsigned nodes) {
+  const uint32_t own_of_a_node = (own + nodes - 1) / nodes;
+  MG_CHECK(own_of_a_node < most, own, most);
+  return most - own_of_a_node;
+}
+
 }  // namespace
 
 Sync::Sync(SyncHost& host, Fabric& fabric, unsigned nodes, unsigned processors_per_node, SyncOptions options)
@@ -38,9 +45,9 @@ Sync::Sync(SyncHost& host, Fabric& fabric, unsigned nodes, unsigned processors_p
       conds_(size_t{nodes} * options.max_others),
       sems_(size_t{nodes} * options.max_others),
       flags_(size_t{nodes} * options.max_others),
-      lock_source_(options_.max_locks),
+      lock_source_(given_out(options_.max_locks, options.own_locks, nodes)),
       barrier_source_(options.max_others),
-      cond_source_(options.max_others),
+      cond_source_(given_out(options.max_others, options.own_conds, nodes)),
       sem_source_(options.max_others),
       flag_source_(options.max_others),
       slots_(kMaxWaiters),
@@ -182,6 +189,15 @@ bool Sync::forget(const SyncHandle& handle) {
   }
   record.guard.unlock();
   return valid;
+}
+
+SyncId Sync::own(SyncKind kind, uint32_t number) const {
+  MG_CHECK(number < (kind == SyncKind::kLock ? options_.own_locks : options_.own_conds), number);
+  SyncHandle handle;
+  handle.kind = static_cast<uint8_t>(kind);
+  handle.creator = NodeId(static_cast<uint16_t>(number % nodes_));
+  handle.index = limit_of(kind) - 1 - number / nodes_;
+  return handle.encode();
 }
 
 void Sync::destroy(SyncId id, SyncKind kind, const char* bad, const char* destroyed) {

@@ -48,6 +48,9 @@ struct SyncOptions {
   // How many objects of each kind one node can have created at a time, at most 2^22. They cost address space only.
   uint32_t max_locks = 1u << 22;
   uint32_t max_others = 1u << 20;
+  // How many locks, and how many conditions, the runtime has for itself (Sync::own_lock); they count among those above.
+  uint32_t own_locks = 0;
+  uint32_t own_conds = 0;
   // Chooses locks in the network (network_lock.h) instead of tokens that travel in messages (lock_engine.h). There can
   // be words::kLockCount of them in the machine, so max_locks is at most that number divided by the nodes.
   bool network_locks = false;
@@ -102,6 +105,11 @@ class Sync {
   // Returns whether the lock has not been destroyed, as far as this node knows. Ends the run if the
   // handle is no lock's.
   [[nodiscard]] bool exists(SyncId lock) const;
+
+  // Returns one of the locks or conditions that the runtime has for itself: number 0 to options.own_locks - 1, or to
+  // options.own_conds - 1. They are there from the start and never destroyed, and every node knows them by their numbers.
+  [[nodiscard]] SyncId own_lock(uint32_t number) const { return own(SyncKind::kLock, number); }
+  [[nodiscard]] SyncId own_cond(uint32_t number) const { return own(SyncKind::kCond, number); }
 
   // --- Barriers.
   // Creates a barrier of `count` processors, at most 65535; 0 means all of the machine. A barrier of as many as the
@@ -200,6 +208,7 @@ class Sync {
 
   // sync.cpp: handles and slots.
   SyncHandle create(SyncKind kind, uint32_t argument, const char* full);
+  [[nodiscard]] SyncId own(SyncKind kind, uint32_t number) const;
   void destroy(SyncId id, SyncKind kind, const char* bad, const char* destroyed);
   [[nodiscard]] bool forget(const SyncHandle& handle);
   [[nodiscard]] SyncHandle check(SyncId id, SyncKind kind, const char* bad) const;

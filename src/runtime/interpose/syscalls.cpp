@@ -34,6 +34,10 @@ void add_shared_part(const void* base, size_t size) {
   detail::g_shared_part_count.store(parts + 1, std::memory_order_release);
 }
 
+void forget_shared_parts() {
+  detail::g_shared_part_count.store(0, std::memory_order_release);
+}
+
 void set_shared_copies(void (*load)(const void*, size_t, void*), void (*store)(void*, size_t, const void*)) {
   detail::g_load.store(load, std::memory_order_relaxed);
   detail::g_store.store(store, std::memory_order_relaxed);

@@ -37,6 +37,8 @@ void set_shared_region(const void* base, size_t size);
 // Tells them of a part of the region that lies elsewhere (Region::move_view). Called at most kMaxSharedParts times, by
 // one thread at a time.
 void add_shared_part(const void* base, size_t size);
+// All such parts are private memory again.
+void forget_shared_parts();
 
 // Returns whether the address is in the shared region. Async-signal-safe.
 inline bool in_shared_region(const void* address) {

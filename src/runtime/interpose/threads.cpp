@@ -22,6 +22,17 @@ struct Hooks {
   std::atomic<void (*)()> end{nullptr};
 };
 constinit Hooks g_hooks;
+constinit Hooks g_first_hooks;
+
+bool has_hooks() {
+  return g_hooks.begin.load(std::memory_order_acquire) != nullptr ||
+         g_first_hooks.begin.load(std::memory_order_acquire) != nullptr;
+}
+
+// Calls one of them, if there is one.
+void call(const std::atomic<void (*)()>& hook) {
+  if (auto* const function = hook.load(std::memory_order_acquire)) function();
+}
 constinit std::atomic<bool> g_counts{false};
 constinit std::atomic<unsigned long> g_counted{0};
 pthread_key_t g_key;
@@ -35,7 +46,8 @@ void at_thread_end(void* rounds) {
     pthread_setspecific(g_key, reinterpret_cast<void*>(left - 1));
     return;
   }
-  if (auto* const end = g_hooks.end.load(std::memory_order_acquire)) end();
+  call(g_hooks.end);
+  call(g_first_hooks.end);
 }
 
 void make_key() {
@@ -52,7 +64,8 @@ struct Start {
 void* run_thread(void* start) {
   const Start what = *static_cast<Start*>(start);
   std::free(start);
-  if (auto* const begin = g_hooks.begin.load(std::memory_order_acquire)) begin();
+  call(g_first_hooks.begin);
+  call(g_hooks.begin);
   pthread_setspecific(g_key, reinterpret_cast<void*>(uintptr_t{PTHREAD_DESTRUCTOR_ITERATIONS - 1}));
   if (what.c11_function != nullptr) {
     const int result = what.c11_function(what.argument);
@@ -71,6 +84,11 @@ Start* make_start() {
 void set_thread_hooks(void (*begin)(), void (*end)()) {
   g_hooks.begin.store(begin, std::memory_order_release);
   g_hooks.end.store(end, std::memory_order_release);
+}
+
+void set_first_thread_hooks(void (*begin)(), void (*end)()) {
+  g_first_hooks.begin.store(begin, std::memory_order_release);
+  g_first_hooks.end.store(end, std::memory_order_release);
 }
 
 void count_threads() {
@@ -93,8 +111,7 @@ MG_WRAPPER(int, pthread_create, pthread_t* thread, const pthread_attr_t* attribu
            void* argument) {
   count_one();
   const BootHeapScope boot;
-  if (g_hooks.begin.load(std::memory_order_acquire) == nullptr)
-    return MG_REAL(pthread_create)(thread, attributes, function, argument);
+  if (!has_hooks()) return MG_REAL(pthread_create)(thread, attributes, function, argument);
   Start* const start = make_start();
   if (start == nullptr) return EAGAIN;
   start->function = function;
@@ -108,7 +125,7 @@ MG_WRAPPER(int, pthread_create, pthread_t* thread, const pthread_attr_t* attribu
 MG_WRAPPER(int, thrd_create, thrd_t* thread, thrd_start_t function, void* argument) {
   count_one();
   const BootHeapScope boot;
-  if (g_hooks.begin.load(std::memory_order_acquire) == nullptr) return MG_REAL(thrd_create)(thread, function, argument);
+  if (!has_hooks()) return MG_REAL(thrd_create)(thread, function, argument);
   Start* const start = make_start();
   if (start == nullptr) return thrd_nomem;
   start->c11_function = function;

@@ -8,6 +8,10 @@ namespace multigrain {
 // that is null is not called.
 void set_thread_hooks(void (*begin)(), void (*end)());
 
+// The same, before everything else in a thread, for what the program's code needs to run at all: from the first thread
+// on that starts after this call. Called once.
+void set_first_thread_hooks(void (*begin)(), void (*end)());
+
 // count_threads() begins to count the threads that the program starts, and counted_threads() returns how many it has
 // started since. Threads that were started before are the runtime's and those of libraries.
 void count_threads();
