@@ -93,6 +93,33 @@ Status check_list(std::string_view list) {
   }
 }
 
+// Takes the options about OpenMP out of the compiler's arguments, for -fmultigrain-threads: with -fopenmp the driver
+// would link the compiler's own OpenMP runtime, whose threads stay on one node. The compiler behind it gets them by
+// compile_flags().
+Status take_openmp_options(Request& request) {
+  std::vector<std::string> rest;
+  for (size_t i = 0; i < request.arguments.size(); ++i) {
+    const std::string& argument = request.arguments[i];
+    if (takes_value(argument)) {
+      rest.push_back(argument);
+      if (i + 1 < request.arguments.size()) rest.push_back(request.arguments[++i]);
+    } else if (argument == "-fopenmp=libgomp" || argument.starts_with("-fopenmp-targets=")) {
+      return fail(
+          "{} is not possible with -fmultigrain-threads, which links libmultigrain-openmp: a runtime of the kind that "
+          "-fopenmp=libomp is for, without other devices",
+          argument);
+    } else if (argument == "-fopenmp" || argument.starts_with("-fopenmp=") || argument == "-fno-openmp") {
+      continue;
+    } else if (request.openmp && argument.starts_with("-fopenmp-version=")) {
+      request.openmp_options.push_back(argument);
+    } else {
+      rest.push_back(argument);
+    }
+  }
+  request.arguments = std::move(rest);
+  return {};
+}
+
 }  // namespace
 
 Result<Request> understand(const std::vector<std::string>& arguments) {
@@ -116,6 +143,8 @@ Result<Request> understand(const std::vector<std::string>& arguments) {
       request.version = true;
     } else if (argument == "-fno-multigrain-checks") {
       request.checks = false;
+    } else if (argument == "-fmultigrain-threads" || argument == "-fno-multigrain-threads") {
+      request.threads = argument == "-fmultigrain-threads";
     } else if (argument.starts_with("-fmultigrain-checks=")) {
       const std::string_view list = argument.substr(argument.find('=') + 1);
       if (const Status known = check_list(list); !known) return tl::unexpected(known.error());
@@ -168,12 +197,14 @@ Result<Request> understand(const std::vector<std::string>& arguments) {
   if (request.links && is_static)
     return fail(
         "-static is not possible: the runtime stands in front of the C library, which takes a shared libmultigrain");
+  if (request.threads)
+    if (const Status taken = take_openmp_options(request); !taken) return tl::unexpected(taken.error());
   return request;
 }
 
-std::vector<std::string> compile_flags(const Request& request, const Places& places) {
-  std::vector<std::string> flags = {"-I" + places.includes};
-  if (!request.checks) return flags;
+namespace {
+
+void add_flags_of_checks(std::vector<std::string>& flags, const Request& request, const Places& places) {
   // -fplugin loads the pass before options are read, so that -mllvm knows the options of the pass. They are passed by
   // -Xclang -mllvm, because with -flto an -mllvm alone would reach the linker, too.
   flags.push_back("-fplugin=" + places.pass);
@@ -192,11 +223,36 @@ std::vector<std::string> compile_flags(const Request& request, const Places& pla
   if (request.asm_is_error) option("-multigrain-asm-error");
   if (request.explain) option("-multigrain-explain");
   if (!request.unchecked_call.empty()) option("-multigrain-unchecked-call=" + request.unchecked_call);
+}
+
+// The plugin comes after that of the checks: passes for the same place in the pipeline run in the order of plugins
+// (src/threads/pass/plugin.cpp).
+void add_flags_of_threads(std::vector<std::string>& flags, const Request& request, const Places& places) {
+  flags.push_back("-fpass-plugin=" + places.threads_pass);
+  if (!request.openmp) return;
+  flags.insert(flags.end(), {"-Xclang", "-fopenmp"});
+  for (const std::string& option : request.openmp_options) flags.insert(flags.end(), {"-Xclang", option});
+  // omp.h of the compiler's own, which is searched before, is as good.
+  flags.insert(flags.end(), {"-idirafter", places.includes + "/multigrain/openmp"});
+}
+
+}  // namespace
+
+std::vector<std::string> compile_flags(const Request& request, const Places& places) {
+  std::vector<std::string> flags = {"-I" + places.includes};
+  if (request.checks) add_flags_of_checks(flags, request, places);
+  if (request.threads) add_flags_of_threads(flags, request, places);
   return flags;
 }
 
-std::vector<std::string> link_flags(const Places& places) {
-  return {"-L" + places.library, "-lmultigrain", "-Wl,-rpath," + places.library};
+std::vector<std::string> link_flags(const Request& request, const Places& places) {
+  const std::string rpath = "-Wl,-rpath," + places.library;
+  if (!request.threads) return {"-L" + places.library, "-lmultigrain", rpath};
+  // A program of threads need not refer to the library, which is at work nevertheless.
+  std::vector<std::string> flags = {"-L" + places.library, "-Wl,--push-state,--no-as-needed"};
+  if (request.openmp) flags.emplace_back("-lmultigrain-openmp");
+  flags.insert(flags.end(), {"-lmultigrain", "-Wl,--pop-state", rpath});
+  return flags;
 }
 
 std::vector<std::string> command(const Request& request, const Places& places) {
@@ -213,7 +269,7 @@ std::vector<std::string> command(const Request& request, const Places& places) {
   add(request.arguments);
   // vptr is a part of `undefined`. Its library reads the pointer to an object's virtual table without checks.
   if (request.checks && request.sanitizes_undefined) add({"-fno-sanitize=vptr"});
-  if (request.links) add_quietly(link_flags(places));
+  if (request.links) add_quietly(link_flags(request, places));
   return words;
 }
 

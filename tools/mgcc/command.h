@@ -17,10 +17,13 @@ struct Request {
   bool help = false;
   bool version = false;                // Multigrain's version
   bool checks = true;                  // -fno-multigrain-checks
+  bool threads = false;                // -fmultigrain-threads: the program was written for threads of one machine
   bool links = false;                  // the compiler would link
-  bool openmp = false;                 // -fopenmp, which needs the compiler's OpenMP runtime
+  bool openmp = false;                 // -fopenmp, which needs an OpenMP runtime
   bool sanitizes_undefined = false;    // -fsanitize=undefined
   std::vector<std::string> arguments;  // for the compiler
+  // With -fmultigrain-threads, the options about OpenMP other than -fopenmp itself. They are not among `arguments`.
+  std::vector<std::string> openmp_options;
   // The following members are options of the pass.
   std::string optimisations;  // the lists of all -fmultigrain-checks=; of contradicting words the last counts
   bool polls = true;
@@ -37,12 +40,13 @@ Result<Request> understand(const std::vector<std::string>& arguments);
 struct Places {
   std::string compiler;
   std::string includes;
-  std::string pass;     // the plugin
-  std::string library;  // the folder of libmultigrain.so
+  std::string pass;          // the plugin of the checks
+  std::string threads_pass;  // the plugin of -fmultigrain-threads
+  std::string library;       // the folder of libmultigrain.so
 };
 
 std::vector<std::string> compile_flags(const Request& request, const Places& places);
-std::vector<std::string> link_flags(const Places& places);
+std::vector<std::string> link_flags(const Request& request, const Places& places);
 // Returns the whole command.
 std::vector<std::string> command(const Request& request, const Places& places);
 // Returns the words as one line that a shell reads as these words.

@@ -32,6 +32,9 @@ All options are clang's, but for these:
   --showme                   print the command instead of running it
   --showme:compile           print what is added when compiling
   --showme:link              print what is added when linking
+  -fmultigrain-threads       the program was written for threads of one machine (POSIX, C11, C++, OpenMP): atomics, and
+                             local variables that threads hand to each other, work on all nodes; -fopenmp links
+                             Multigrain's OpenMP runtime. -fno-multigrain-threads: not (the default)
   -fno-multigrain-checks     compile without checks: for page protocols, which need none
   -fmultigrain-checks=LIST   switch optimisations of the checks, all of which are on, to measure what they are
                              worth: a list, by commas, such as no-loops,no-batch, of
@@ -105,10 +108,11 @@ Result<Places> find_places() {
   auto compiler = find_compiler();
   if (!compiler) return tl::unexpected(compiler.error());
   places.compiler = *compiler;
-  const auto pass =
-      find_beside_executable({"../" MULTIGRAIN_LIBDIR "/multigrain", "../lib"}, {"libmultigrain-checks-pass.so"});
+  const auto pass = find_beside_executable({"../" MULTIGRAIN_LIBDIR "/multigrain", "../lib"},
+                                           {"libmultigrain-checks-pass.so", "libmultigrain-threads-pass.so"});
   if (!pass) return tl::unexpected(pass.error());
   places.pass = *pass / "libmultigrain-checks-pass.so";
+  places.threads_pass = *pass / "libmultigrain-threads-pass.so";
   const auto library = find_beside_executable({"../" MULTIGRAIN_LIBDIR, "../lib"}, {"libmultigrain.so"});
   if (!library) return tl::unexpected(library.error());
   places.library = *library;
@@ -153,7 +157,8 @@ int main(int argc, char** argv) {
   }
   const auto places = find_places();
   if (!places) return complain(places.error());
-  if (request->openmp)
+  // With -fmultigrain-threads the program is linked with Multigrain's own OpenMP runtime.
+  if (request->openmp && !request->threads)
     if (const Status possible = check_openmp(places->compiler); !possible) return complain(possible.error());
   std::vector<std::string> words = command(*request, *places);
   switch (request->show) {
@@ -166,7 +171,7 @@ int main(int argc, char** argv) {
       print(compile_flags(*request, *places));
       return 0;
     case Show::kLink:
-      print(link_flags(*places));
+      print(link_flags(*request, *places));
       return 0;
   }
   std::fprintf(stderr, MULTIGRAIN_NAME ": %s\n", exec_command(words).value().message.c_str());
