@@ -80,6 +80,10 @@ MG_THREADS_API bool __multigrain_threads_atomic_compare_exchange(size_t size, vo
 MG_THREADS_API void __multigrain_threads_release_fence(void);
 MG_THREADS_API void __multigrain_threads_acquire_fence(void);
 
+/* Returns the first byte of the guard of a static variable of a function: not 0 if the variable is initialised, and the
+ * calling thread sees what its initialiser has written (guards.cpp). */
+MG_THREADS_API uint8_t __multigrain_threads_load_guard(const void* guard);
+
 #ifdef __cplusplus
 }
 #endif

@@ -151,10 +151,24 @@ class Calls {
   bool is_aligned_;
 };
 
+// Tells whether it is the guard of a static variable of a function, which its function looks at each time.
+bool is_guard(const Value& object) {
+  const auto* const variable = dyn_cast<GlobalVariable>(&object);
+  return variable != nullptr && variable->getName().starts_with("_ZGV");
+}
+
+Value* load_guard(LoadInst& load) {
+  IRBuilder<> builder(&load);
+  const FunctionCallee entry = load.getModule()->getOrInsertFunction("__multigrain_threads_load_guard",
+                                                                     builder.getInt8Ty(), builder.getPtrTy());
+  return call_entry(builder, entry, {load.getPointerOperand()});
+}
+
 // Returns what takes the instruction's place; nullptr if that is nothing.
 Value* replacement_of(Instruction& instruction) {
   if (auto* const load = dyn_cast<LoadInst>(&instruction)) {
     Value* const object = load->getPointerOperand();
+    if (is_guard(*object) && load->getType()->isIntegerTy(8)) return load_guard(*load);
     return Calls(*load, object, load->getType(), load->getAlign()).load();
   }
   if (auto* const store = dyn_cast<StoreInst>(&instruction)) {

@@ -1,0 +1,145 @@
+// Static variables of functions with initialisers, in C++. The compiler guards each with a variable, which has 8 bytes,
+// and calls three functions of the C++ library, which wait for each other by futexes of one process. Where all nodes
+// share the globals (mg_share_globals()), these functions take their place: each variable is initialised once, by one
+// thread of all nodes, and every other thread sees what its initialiser has written.
+//
+// A guard is changed under a Multigrain lock. Its first byte is 1 when the variable is initialised, as the Itanium ABI
+// prescribes; its second byte is 1 while a thread initialises it, as in libstdc++; its last 4 say which thread that is.
+// In code that looks at the first byte before it calls (the pass makes that a call, too) it is not enough that the byte
+// is 1: its page may have come without the variable's, by way of another variable in it. So a node believes a guard that
+// it has seen under the lock, which makes everything visible that the initialiser wrote, and remembers such guards.
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+
+#include "base/error.h"
+#include "runtime/interpose/real.h"
+#include "threads/abi.h"
+#include "threads/atomics.h"
+
+namespace multigrain::threads {
+namespace {
+
+struct Guard {
+  uint8_t is_initialised;
+  uint8_t is_being_initialised;
+  uint16_t unused;
+  uint32_t thread;
+};
+static_assert(sizeof(Guard) == 8);
+
+uint64_t hash_of(const void* guard) {
+  return reinterpret_cast<uintptr_t>(guard) / sizeof(Guard) * 0x9e37'79b9'7f4a'7c15;
+}
+
+// Guards that a thread of this node has seen as initialised, under the lock. One may displace another.
+constinit std::array<std::atomic<const void*>, 4096> seen_guards{};
+
+std::atomic<const void*>& place_of(const void* guard) {
+  return seen_guards[hash_of(guard) >> 52];
+}
+
+// The node in the upper bits and the thread's number in the system, which has 22, in the lower ones.
+uint32_t this_thread_of(const Node& node) {
+  return uint32_t{node.config().node.value} << 22 | static_cast<uint32_t>(gettid());
+}
+
+// Returns whether other nodes have the guard, too.
+bool is_shared(const void* guard) {
+  const Reach reach = reach_of(guard);
+  return reach != Reach::kPrivate && Node::get()->config().nodes > 1;
+}
+
+// One guard's lock and condition, held as long as this lives.
+class HeldGuard {
+ public:
+  explicit HeldGuard(void* guard) : sync_(Node::get()->sync()), number_(static_cast<uint32_t>(hash_of(guard) >> 60)) {
+    static_assert(kGuardLocks == 1u << 4);
+    checks::begin_access();
+    sync_.lock(lock());
+    std::memcpy(&value_, guard, sizeof value_);
+    guard_ = guard;
+  }
+  ~HeldGuard() { sync_.unlock(lock()); }
+  HeldGuard(const HeldGuard&) = delete;
+  HeldGuard& operator=(const HeldGuard&) = delete;
+
+  [[nodiscard]] const Guard& value() const { return value_; }
+  void set(const Guard& value) {
+    value_ = value;
+    std::memcpy(guard_, &value_, sizeof value_);
+  }
+  void wait() {
+    sync_.cond_wait(sync_.own_cond(number_), lock());
+    std::memcpy(&value_, guard_, sizeof value_);
+  }
+  void wake_all() { sync_.cond_broadcast(sync_.own_cond(number_)); }
+
+ private:
+  [[nodiscard]] SyncId lock() const { return sync_.own_lock(kAtomicsLocks + number_); }
+
+  Sync& sync_;
+  const uint32_t number_;
+  void* guard_ = nullptr;
+  Guard value_{};
+};
+
+}  // namespace
+}  // namespace multigrain::threads
+
+using multigrain::Node;
+using namespace multigrain::threads;
+
+namespace multigrain {
+
+MG_WRAPPER(int, __cxa_guard_acquire, uint64_t* guard) {
+  if (!is_shared(guard)) return MG_REAL(__cxa_guard_acquire)(guard);
+  const KeepErrno keep;
+  HeldGuard held(guard);
+  const uint32_t self = this_thread_of(*Node::get());
+  while (held.value().is_initialised == 0 && held.value().is_being_initialised != 0) {
+    if (held.value().thread == self)
+      die(1, "the initialiser of a function's static variable has called the function again; the variable's guard is at",
+          reinterpret_cast<uint64_t>(guard));
+    held.wait();
+  }
+  if (held.value().is_initialised != 0) {
+    place_of(guard).store(guard, std::memory_order_release);
+    return 0;
+  }
+  held.set({.is_initialised = 0, .is_being_initialised = 1, .unused = 0, .thread = self});
+  return 1;
+}
+
+MG_WRAPPER(void, __cxa_guard_release, uint64_t* guard) {
+  if (!is_shared(guard)) return MG_REAL(__cxa_guard_release)(guard);
+  const KeepErrno keep;
+  HeldGuard held(guard);
+  held.set({.is_initialised = 1, .is_being_initialised = 0, .unused = 0, .thread = 0});
+  place_of(guard).store(guard, std::memory_order_release);
+  held.wake_all();
+}
+
+// The initialiser has thrown: the next thread tries it again.
+MG_WRAPPER(void, __cxa_guard_abort, uint64_t* guard) {
+  if (!is_shared(guard)) return MG_REAL(__cxa_guard_abort)(guard);
+  const KeepErrno keep;
+  HeldGuard held(guard);
+  held.set({});
+  held.wake_all();
+}
+
+}  // namespace multigrain
+
+uint8_t __multigrain_threads_load_guard(const void* guard) {
+  const auto* const first = static_cast<const uint8_t*>(guard);
+  if (!is_shared(guard)) return __atomic_load_n(first, __ATOMIC_ACQUIRE);
+  if (place_of(guard).load(std::memory_order_acquire) == guard) [[likely]]
+    return 1;
+  const KeepErrno keep;
+  HeldGuard held(const_cast<void*>(guard));
+  if (held.value().is_initialised != 0) place_of(guard).store(guard, std::memory_order_release);
+  return held.value().is_initialised;
+}
