@@ -50,7 +50,7 @@ struct Large {
   long sum = 0;
   for (int i = 1; i <= length; ++i) {
     long* before = nullptr;
-    long array[i];  // NOLINT: the extension is what is tested
+    long array[i];
     let_out(array);
     before = static_cast<long*>(kept);
     std::memset(array, 0, sizeof array);
@@ -86,7 +86,8 @@ struct Large {
       let_out(array);
       fails(2);
     } catch (const std::runtime_error&) {
-      ++*static_cast<volatile int*>(&caught);
+      int* volatile at = &caught;
+      ++*at;
     }
   }
   return caught;
