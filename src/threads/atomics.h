@@ -38,7 +38,7 @@
 //
 // A loop that waits for an atomic store takes the lock each time it looks. The storing thread gets it in turn, since
 // locks go to nodes in the order in which they ask; and a thread that looks at the same value again and again gives up
-// its core now and then (__multigrain_spin). In virtual time a lock makes its taker wait for slower processors
+// its core now and then (looked_at()). In virtual time a lock makes its taker wait for slower processors
 // (Sync::lock), so waiting costs what it does.
 //
 // Signal handlers: an operation on shared memory may interrupt another one, which holds the lock, and would wait for

@@ -1,6 +1,9 @@
 // How atomic operations reach their objects (atomics.h).
-#include "instrument/abi.h"
+#include <sched.h>
+
+#include "base/clock.h"
 #include "instrument/runtime/installed_protocol.h"
+#include "profile/virtual_time.h"
 #include "runtime/interpose/syscalls.h"
 #include "threads/atomics.h"
 
@@ -20,8 +23,12 @@ SyncId lock_of(const Sync& sync, const void* object) {
 struct Look {
   const void* object = nullptr;
   uint64_t value = 0;
+  unsigned in_vain = 0;
 };
 [[gnu::tls_model("initial-exec")]] constinit thread_local Look t_last;
+// So often a thread looks in vain before it yields its core. A thread that computes may look at an object each time it
+// goes round, and yielding takes longer than looking.
+constexpr unsigned kLooks = 32;
 
 }  // namespace
 
@@ -55,9 +62,15 @@ ExclusiveLines::ExclusiveLines(const void* object, size_t size) {
 }
 
 void looked_at(const void* object, uint64_t value, bool changed) {
-  const bool again = !changed && t_last.object == object && t_last.value == value;
-  t_last = {.object = object, .value = value};
-  if (again) __multigrain_spin();
+  if (changed || t_last.object != object || t_last.value != value) {
+    t_last = {.object = object, .value = value};
+    return;
+  }
+  // The emulated processor waits with its clock known to others, which would wait for it otherwise.
+  if (virtual_time::on()) virtual_time::synchronise();
+  if (LineProtocol* const lines = line_protocol()) lines->spin();
+  cpu_relax();
+  if (++t_last.in_vain % kLooks == 0) sched_yield();
 }
 
 }  // namespace multigrain::threads
