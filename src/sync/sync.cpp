@@ -123,7 +123,7 @@ NodeId Sync::manager_of(const SyncHandle& handle) const {
 
 SyncHandle Sync::create(SyncKind kind, uint32_t argument, const char* full) {
   HandleSource::Index index;
-  if (!source_of(kind).take(index)) die(1, full, limit_of(kind));
+  if (!source_of(kind).take(index)) die(1, full, source_of(kind).limit());
   SyncHandle handle;
   handle.kind = static_cast<uint8_t>(kind);
   handle.generation = index.generation;

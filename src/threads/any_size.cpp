@@ -54,6 +54,7 @@ using namespace multigrain::threads;
 void __multigrain_threads_atomic_load(size_t size, const void* object, void* value, int order,
                                       void (*real)(size_t, const void*, void*, int)) {
   const Reach reach = reach_of(object);
+  if (reach != Reach::kPrivate) meet_others();
   if (reach == Reach::kLines) return __multigrain_atomic_load(size, object, value, order, real);
   if (size == 0 || !needs_lock(reach, object, size)) return real(size, object, value, order);
   const KeepErrno keep;
@@ -69,6 +70,7 @@ void __multigrain_threads_atomic_load(size_t size, const void* object, void* val
 void __multigrain_threads_atomic_store(size_t size, void* object, const void* value, int order,
                                        void (*real)(size_t, void*, const void*, int)) {
   const Reach reach = reach_of(object);
+  if (reach != Reach::kPrivate) meet_others();
   if (reach == Reach::kLines) return __multigrain_atomic_store(size, object, value, order, real);
   if (size == 0 || !needs_lock(reach, object, size)) return real(size, object, value, order);
   const KeepErrno keep;
@@ -80,6 +82,7 @@ void __multigrain_threads_atomic_store(size_t size, void* object, const void* va
 void __multigrain_threads_atomic_exchange(size_t size, void* object, const void* value, void* old_value, int order,
                                           void (*real)(size_t, void*, const void*, void*, int)) {
   const Reach reach = reach_of(object);
+  if (reach != Reach::kPrivate) meet_others();
   if (reach == Reach::kLines) return __multigrain_atomic_exchange(size, object, value, old_value, order, real);
   if (size == 0 || !needs_lock(reach, object, size)) return real(size, object, value, old_value, order);
   const KeepErrno keep;
@@ -96,6 +99,7 @@ bool __multigrain_threads_atomic_compare_exchange(size_t size, void* object, voi
                                                   int success, int failure,
                                                   bool (*real)(size_t, void*, void*, const void*, int, int)) {
   const Reach reach = reach_of(object);
+  if (reach != Reach::kPrivate) meet_others();
   if (reach == Reach::kLines)
     return __multigrain_atomic_compare_exchange(size, object, expected, desired, success, failure, real);
   if (size == 0 || !needs_lock(reach, object, size)) return real(size, object, expected, desired, success, failure);

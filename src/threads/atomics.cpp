@@ -147,6 +147,7 @@ T perform_under_lock(T* object, const Operation& operation) {
 template <typename T, typename Operation>
 T perform_where_others_are(Reach reach, T* object, const Operation& operation) {
   const KeepErrno keep;
+  meet_others();
   T old{};
   if (reach == Reach::kLocked) {
     old = perform_under_lock(object, operation);
@@ -174,6 +175,7 @@ T perform(void* object, const Operation& operation) {
 }  // namespace
 }  // namespace multigrain::threads
 
+using multigrain::Node;
 using namespace multigrain::threads;
 
 #define MG_DEFINE_ATOMICS(N, T)                                                                             \
@@ -196,18 +198,25 @@ MG_DEFINE_ATOMICS(4, uint32_t)
 MG_DEFINE_ATOMICS(8, uint64_t)
 MG_DEFINE_ATOMICS(16, mg_uint128)
 
+namespace {
+
+// Calls `synchronise` for the node if there are others. A loop that waits for a plain store may have nothing but a fence.
+template <typename Synchronise>
+void at_fence(Synchronise&& synchronise) {
+  Node* const node = Node::get();
+  if (node == nullptr || node->config().nodes == 1) return;
+  const KeepErrno keep;
+  multigrain::checks::begin_access();
+  meet_others();
+  synchronise(*node);
+}
+
+}  // namespace
+
 void __multigrain_threads_release_fence(void) {
-  if (multigrain::Node* const node = multigrain::Node::get(); node != nullptr && node->config().nodes > 1) {
-    const KeepErrno keep;
-    multigrain::checks::begin_access();
-    node->release();
-  }
+  at_fence([](Node& node) { node.release(); });
 }
 
 void __multigrain_threads_acquire_fence(void) {
-  if (multigrain::Node* const node = multigrain::Node::get(); node != nullptr && node->config().nodes > 1) {
-    const KeepErrno keep;
-    multigrain::checks::begin_access();
-    node->acquire_all();
-  }
+  at_fence([](Node& node) { node.acquire_all(); });
 }

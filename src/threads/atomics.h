@@ -38,8 +38,7 @@
 //
 // A loop that waits for an atomic store takes the lock each time it looks. The storing thread gets it in turn, since
 // locks go to nodes in the order in which they ask; and a thread that looks at the same value again and again gives up
-// its core now and then (looked_at()). In virtual time a lock makes its taker wait for slower processors
-// (Sync::lock), so waiting costs what it does.
+// its core now and then (looked_at()). In virtual time each look is synchronisation, so waiting costs what it does.
 //
 // Signal handlers: an operation on shared memory may interrupt another one, which holds the lock, and would wait for
 // ever. So handlers must not touch shared memory by atomics either; an object in private memory, such as a thread-local
@@ -52,6 +51,7 @@
 
 #include "instrument/runtime/hazards.h"
 #include "instrument/runtime/memory_access.h"
+#include "profile/virtual_time.h"
 #include "runtime/node.h"
 
 namespace multigrain::threads {
@@ -65,6 +65,12 @@ enum class Reach : uint8_t {
 
 // Returns how an atomic operation reaches the object. Async-signal-safe.
 [[nodiscard]] Reach reach_of(const void* object);
+
+// Called before each operation on an object that other nodes have. In virtual time it is synchronisation like any other
+// (profile/virtual_time.h, V3): a thread that waits by looking makes its clock known, for which others may wait.
+inline void meet_others() {
+  if (virtual_time::on()) virtual_time::synchronise();
+}
 
 // The object may be loaded and stored to, and no thread of any node makes an atomic operation on it, as long as this
 // lives. Pre: reach_of(object) is kLocked.

@@ -3,7 +3,6 @@
 
 #include "base/clock.h"
 #include "instrument/runtime/installed_protocol.h"
-#include "profile/virtual_time.h"
 #include "runtime/interpose/syscalls.h"
 #include "threads/atomics.h"
 
@@ -66,8 +65,6 @@ void looked_at(const void* object, uint64_t value, bool changed) {
     t_last = {.object = object, .value = value};
     return;
   }
-  // The emulated processor waits with its clock known to others, which would wait for it otherwise.
-  if (virtual_time::on()) virtual_time::synchronise();
   if (LineProtocol* const lines = line_protocol()) lines->spin();
   cpu_relax();
   if (++t_last.in_vain % kLooks == 0) sched_yield();

@@ -22,7 +22,8 @@ alignas(64) constinit std::array<std::byte, kBytes> main_stack{};
 
 // A thread other than the main one has the right value before it runs the program's code.
 extern "C" {
-MG_THREADS_API [[gnu::tls_model("initial-exec")]] constinit thread_local void* __safestack_unsafe_stack_ptr =
+[[gnu::visibility("default"),
+  gnu::tls_model("initial-exec")]] constinit thread_local void* __safestack_unsafe_stack_ptr =
     main_stack.data() + kBytes;
 }
 
