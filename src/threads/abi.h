@@ -80,9 +80,13 @@ MG_THREADS_API bool __multigrain_threads_atomic_compare_exchange(size_t size, vo
 MG_THREADS_API void __multigrain_threads_release_fence(void);
 MG_THREADS_API void __multigrain_threads_acquire_fence(void);
 
-/* Returns the first byte of the guard of a static variable of a function: not 0 if the variable is initialised, and the
- * calling thread sees what its initialiser has written (guards.cpp). */
+/* Static variables of functions (guards.cpp). The first function returns the first byte of a variable's guard: not 0 if
+ * the variable is initialised, and the calling thread sees what its initialiser has written. The others are in the place
+ * of __cxa_guard_acquire and its like of the C++ library, which are handed over in `real`. */
 MG_THREADS_API uint8_t __multigrain_threads_load_guard(const void* guard);
+MG_THREADS_API int __multigrain_threads_guard_acquire(void* guard, int (*real)(void*));
+MG_THREADS_API void __multigrain_threads_guard_release(void* guard, void (*real)(void*));
+MG_THREADS_API void __multigrain_threads_guard_abort(void* guard, void (*real)(void*));
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,7 @@
 // Static variables of functions with initialisers, in C++. The compiler guards each with a variable, which has 8 bytes,
-// and calls three functions of the C++ library, which wait for each other by futexes of one process. Where all nodes
-// share the globals (mg_share_globals()), these functions take their place: each variable is initialised once, by one
-// thread of all nodes, and every other thread sees what its initialiser has written.
+// and calls three functions of the C++ library, which wait for each other by futexes of one process. The pass makes calls
+// of the functions here out of them. Where all nodes share the globals (mg_share_globals()), each variable is initialised
+// once, by one thread of all nodes, and every other thread sees what its initialiser has written.
 //
 // A guard is changed under a Multigrain lock. Its first byte is 1 when the variable is initialised, as the Itanium ABI
 // prescribes; its second byte is 1 while a thread initialises it, as in libstdc++; its last 4 say which thread that is.
@@ -15,7 +15,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "runtime/interpose/real.h"
+#include "instrument/runtime/installed_protocol.h"
 #include "threads/abi.h"
 #include "threads/atomics.h"
 
@@ -92,16 +92,16 @@ class HeldGuard {
 using multigrain::Node;
 using namespace multigrain::threads;
 
-namespace multigrain {
-
-MG_WRAPPER(int, __cxa_guard_acquire, uint64_t* guard) {
-  if (!is_shared(guard)) return MG_REAL(__cxa_guard_acquire)(guard);
+int __multigrain_threads_guard_acquire(void* guard, int (*real)(void*)) {
+  if (!is_shared(guard)) return real(guard);
   const KeepErrno keep;
   HeldGuard held(guard);
   const uint32_t self = this_thread_of(*Node::get());
   while (held.value().is_initialised == 0 && held.value().is_being_initialised != 0) {
     if (held.value().thread == self)
-      die(1, "the initialiser of a function's static variable has called the function again; the variable's guard is at",
+      multigrain::die(
+          1,
+          "the initialiser of a function's static variable has called the function again; the variable's guard is at",
           reinterpret_cast<uint64_t>(guard));
     held.wait();
   }
@@ -113,8 +113,12 @@ MG_WRAPPER(int, __cxa_guard_acquire, uint64_t* guard) {
   return 1;
 }
 
-MG_WRAPPER(void, __cxa_guard_release, uint64_t* guard) {
-  if (!is_shared(guard)) return MG_REAL(__cxa_guard_release)(guard);
+void __multigrain_threads_guard_release(void* guard, void (*real)(void*)) {
+  if (!is_shared(guard)) {
+    // Another thread of the node goes on, and must see what the initialiser has written.
+    if (multigrain::LineProtocol* const lines = multigrain::line_protocol()) lines->fence();
+    return real(guard);
+  }
   const KeepErrno keep;
   HeldGuard held(guard);
   held.set({.is_initialised = 1, .is_being_initialised = 0, .unused = 0, .thread = 0});
@@ -123,15 +127,13 @@ MG_WRAPPER(void, __cxa_guard_release, uint64_t* guard) {
 }
 
 // The initialiser has thrown: the next thread tries it again.
-MG_WRAPPER(void, __cxa_guard_abort, uint64_t* guard) {
-  if (!is_shared(guard)) return MG_REAL(__cxa_guard_abort)(guard);
+void __multigrain_threads_guard_abort(void* guard, void (*real)(void*)) {
+  if (!is_shared(guard)) return real(guard);
   const KeepErrno keep;
   HeldGuard held(guard);
   held.set({});
   held.wake_all();
 }
-
-}  // namespace multigrain
 
 uint8_t __multigrain_threads_load_guard(const void* guard) {
   const auto* const first = static_cast<const uint8_t*>(guard);

@@ -209,7 +209,8 @@ bool call_runtime_for_atomics(Function& function) {
   SmallVector<Instruction*> found;
   for (Instruction& instruction : instructions(function)) {
     if (auto* const call = dyn_cast<CallBase>(&instruction)) {
-      if (is_atomic_library_call(*call) && !is_private(*call->getArgOperand(1))) found.push_back(call);
+      const Value* const object = object_of_library_call(*call);
+      if (object != nullptr && !is_private(*object)) found.push_back(call);
       continue;
     }
     if (!instruction.isAtomic() || !is_between_threads(instruction)) continue;
@@ -220,7 +221,7 @@ bool call_runtime_for_atomics(Function& function) {
   }
   for (Instruction* instruction : found) {
     if (auto* const call = dyn_cast<CallBase>(instruction)) {
-      redirect_atomic_library_call(*call);
+      redirect_library_call(*call);
     } else if (auto* const fence = dyn_cast<FenceInst>(instruction)) {
       add_calls_at(*fence);
     } else {

@@ -1,8 +1,10 @@
 #include "library_calls.h"
 
-#include <llvm/ADT/StringSet.h>
+#include <llvm/ADT/STLExtras.h>
 #include <llvm/IR/Module.h>
 #include <llvm/Transforms/Utils/Local.h>
+
+#include <array>
 
 namespace multigrain::threads {
 
@@ -10,15 +12,30 @@ using namespace llvm;
 
 namespace {
 
+struct LibraryFunction {
+  const char* name;
+  unsigned object;      // which argument is the object
+  const char* instead;  // the runtime's function
+};
+constexpr std::array kLibrary = {
+    LibraryFunction{"__atomic_load", 1, "__multigrain_threads_atomic_load"},
+    LibraryFunction{"__atomic_store", 1, "__multigrain_threads_atomic_store"},
+    LibraryFunction{"__atomic_exchange", 1, "__multigrain_threads_atomic_exchange"},
+    LibraryFunction{"__atomic_compare_exchange", 1, "__multigrain_threads_atomic_compare_exchange"},
+    LibraryFunction{"__cxa_guard_acquire", 0, "__multigrain_threads_guard_acquire"},
+    LibraryFunction{"__cxa_guard_release", 0, "__multigrain_threads_guard_release"},
+    LibraryFunction{"__cxa_guard_abort", 0, "__multigrain_threads_guard_abort"},
+};
+
 CallInst* call_instead(IRBuilderBase& builder, FunctionCallee library, ArrayRef<Value*> operands) {
   SmallVector<Value*, 8> all(operands);
   all.push_back(library.getCallee());
   SmallVector<Type*, 8> types;
   for (const Value* operand : all) types.push_back(operand->getType());
   const StringRef name = cast<Function>(library.getCallee())->getName();
+  const auto* const known = find_if(kLibrary, [&](const LibraryFunction& one) { return name == one.name; });
   const FunctionCallee entry = builder.GetInsertBlock()->getModule()->getOrInsertFunction(
-      ("__multigrain_threads" + name.drop_front()).str(),
-      FunctionType::get(library.getFunctionType()->getReturnType(), types, false));
+      known->instead, FunctionType::get(library.getFunctionType()->getReturnType(), types, false));
   return call_entry(builder, entry, all);
 }
 
@@ -55,14 +72,16 @@ AllocaInst* local(IRBuilderBase& builder, Type* type, Value* value) {
   return place;
 }
 
-bool is_atomic_library_call(const CallBase& call) {
-  static const StringSet<> names = {"__atomic_load", "__atomic_store", "__atomic_exchange",
-                                    "__atomic_compare_exchange"};
+const Value* object_of_library_call(const CallBase& call) {
   const Function* const library = call.getCalledFunction();
-  return library != nullptr && library->isDeclaration() && names.contains(library->getName()) && call.arg_size() >= 4;
+  const auto* const known = library == nullptr ? kLibrary.end() : find_if(kLibrary, [&](const LibraryFunction& one) {
+    return library->getName() == one.name;
+  });
+  if (known == kLibrary.end() || !library->isDeclaration() || call.arg_size() <= known->object) return nullptr;
+  return call.getArgOperand(known->object);
 }
 
-void redirect_atomic_library_call(CallBase& call) {
+void redirect_library_call(CallBase& call) {
   auto* const invoke = dyn_cast<InvokeInst>(&call);
   CallBase& old = invoke != nullptr ? *changeToCall(invoke) : call;
   IRBuilder<> builder(&old);

@@ -1,5 +1,6 @@
-// For atomic operations on objects of odd sizes, or that are not aligned, the compiler calls its library, libatomic. Its
-// locks are those of one process, so the runtime takes its place, with the library's function as one more argument.
+// For atomic operations on objects of odd sizes, or that are not aligned, the compiler calls its library, libatomic; and
+// for the static variables of functions the C++ library. The locks of both are those of one process, so the runtime takes
+// their place, with the library's function as one more argument.
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
@@ -15,9 +16,9 @@ llvm::CallInst* call_for_any_size(llvm::IRBuilderBase& builder, const char* libr
 // Makes a variable of the function, and stores a value there if there is one.
 llvm::AllocaInst* local(llvm::IRBuilderBase& builder, llvm::Type* type, llvm::Value* value = nullptr);
 
-// Tells whether this calls the library, for the object that is the call's second argument.
-bool is_atomic_library_call(const llvm::CallBase& call);
+// Returns the object for which this calls one of the libraries, or nullptr if it does not.
+const llvm::Value* object_of_library_call(const llvm::CallBase& call);
 // Makes such a call one of the runtime.
-void redirect_atomic_library_call(llvm::CallBase& call);
+void redirect_library_call(llvm::CallBase& call);
 
 }  // namespace multigrain::threads
