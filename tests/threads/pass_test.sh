@@ -43,15 +43,27 @@ done
 
 # Only what others may reach is on the second stack.
 cat > locals.c << 'TEXT'
+#include <pthread.h>
+#include <time.h>
+void *body(void *);
 void let_out(int *);
 int inside(int i) { int array[64]; for (int k = 0; k < 64; ++k) array[k] = i * k; return array[i & 63]; }
 int reached(int i) { int array[64]; let_out(array); return array[i & 63]; }
+int in_library(void) {
+  pthread_t thread;
+  struct timespec now;
+  pthread_create(&thread, 0, 0, 0);
+  return clock_gettime(CLOCK_REALTIME, &now);
+}
+int handed_over(void) { pthread_t thread; int number = 1; return pthread_create(&thread, 0, body, &number); }
 TEXT
 for level in 0 1 2 3; do
   text=$(code -O$level locals.c)
   has 0 __safestack "$(function_of inside <<< "$text")"
   has 1 __safestack "$(function_of reached <<< "$text")"
   has 0 'alloca \[64' "$(function_of reached <<< "$text")"
+  has 0 __safestack "$(function_of in_library <<< "$text")"
+  has 1 __safestack "$(function_of handed_over <<< "$text")"
 done
 has 0 __safestack "$("$bin/mgcc" -O2 -S -emit-llvm -o - locals.c)"
 

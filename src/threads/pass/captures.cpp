@@ -6,6 +6,8 @@
 #include <llvm/IR/Instructions.h>
 #include <llvm/IR/IntrinsicInst.h>
 
+#include "library_arguments.h"
+
 namespace multigrain::threads {
 
 using namespace llvm;
@@ -24,6 +26,7 @@ class Reached final : public CaptureTracker {
   bool shouldExplore(const Use* use) override {
     const auto* const call = dyn_cast<CallBase>(use->getUser());
     if (call == nullptr || !call->isArgOperand(use)) return true;
+    if (only_uses_argument(*call, call->getArgOperandNo(use))) return false;
     const Function* const callee = call->getCalledFunction();
     if (callee == nullptr || !is_of_openmp(*callee)) return true;
     reached_ = true;
