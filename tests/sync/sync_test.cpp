@@ -276,6 +276,35 @@ TEST(Handles, AreUsedAgain) {
   }
 }
 
+// Every node knows these by their numbers, and none is given to the program.
+TEST(Handles, OfTheRuntimeItself) {
+  for (const bool network_locks : {false, true}) {
+    SyncOptions options;
+    options.max_locks = 4;
+    options.max_others = 4;
+    options.own_locks = 5;
+    options.own_conds = 2;
+    options.network_locks = network_locks;
+    Machine machine(2, 1, options);
+    std::set<uint64_t> seen;
+    for (unsigned i = 0; i < options.own_locks; ++i) {
+      const SyncId lock = machine.sync[0]->own_lock(i);
+      EXPECT_TRUE(seen.insert(lock.value).second);
+      EXPECT_EQ(machine.sync[1]->own_lock(i), lock);
+      for (const unsigned node : {1, 0, 1}) {
+        machine.sync[node]->lock(lock);
+        EXPECT_FALSE(machine.sync[1 - node]->trylock(lock));
+        machine.sync[node]->unlock(lock);
+      }
+    }
+    // Three of them are node 0's, if they are spread over the nodes, so one is left there.
+    EXPECT_TRUE(seen.insert(machine.sync[0]->lock_create().value).second);
+    EXPECT_NE(machine.sync[0]->own_cond(0), machine.sync[0]->own_cond(1));
+    EXPECT_EQ(machine.sync[0]->own_cond(1), machine.sync[1]->own_cond(1));
+    machine.sync[1]->cond_broadcast(machine.sync[1]->own_cond(1));
+  }
+}
+
 TEST(Handles, GenerationsRunOutAndTheIndexRests) {
   HandleSource source(2);
   HandleSource::Index first;
