@@ -86,8 +86,10 @@ T apply(T old, T operand, mg_atomic_operation operation) {
 template <typename T>
 struct Load {
   T by_instruction(T* at) const {
-    if constexpr (sizeof(T) == 16) return exchange_if(at, T{0}, T{0});
-    else return __atomic_load_n(at, __ATOMIC_SEQ_CST);
+    if constexpr (sizeof(T) == 16)
+      return exchange_if(at, T{0}, T{0});
+    else
+      return __atomic_load_n(at, __ATOMIC_SEQ_CST);
   }
   T after(T old) const { return old; }
 };
@@ -144,6 +146,13 @@ T perform_under_lock(T* object, const Operation& operation) {
   return old;
 }
 
+// Returns a number by which values are told apart, mostly.
+template <typename T>
+uint64_t number_of(T value) {
+  if constexpr (sizeof(T) == 16) return static_cast<uint64_t>(value) ^ static_cast<uint64_t>(value >> 64);
+  return static_cast<uint64_t>(value);
+}
+
 template <typename T, typename Operation>
 T perform_where_others_are(Reach reach, T* object, const Operation& operation) {
   const KeepErrno keep;
@@ -157,9 +166,7 @@ T perform_where_others_are(Reach reach, T* object, const Operation& operation) {
   } else {
     old = operation.by_instruction(object);
   }
-  uint64_t value = static_cast<uint64_t>(old);
-  if constexpr (sizeof(T) == 16) value ^= static_cast<uint64_t>(old >> 64);
-  looked_at(object, value, operation.after(old) != old);
+  looked_at(object, number_of(old), operation.after(old) != old);
   return old;
 }
 
@@ -178,18 +185,18 @@ T perform(void* object, const Operation& operation) {
 using multigrain::Node;
 using namespace multigrain::threads;
 
-#define MG_DEFINE_ATOMICS(N, T)                                                                             \
-  T __multigrain_threads_load_##N(const void* object) {                                                     \
-    return perform<T>(const_cast<void*>(object), Load<T>{});                                                \
-  }                                                                                                         \
-  void __multigrain_threads_store_##N(void* object, T value) {                                              \
-    perform<T>(object, Store<T>{value});                                                                    \
-  }                                                                                                         \
-  T __multigrain_threads_update_##N(void* object, T operand, mg_atomic_operation operation) {               \
-    return perform<T>(object, Update<T>{operand, operation});                                               \
-  }                                                                                                         \
-  T __multigrain_threads_compare_exchange_##N(void* object, T expected, T desired) {                        \
-    return perform<T>(object, CompareExchange<T>{expected, desired});                                       \
+#define MG_DEFINE_ATOMICS(N, T)                                                               \
+  T __multigrain_threads_load_##N(const void* object) {                                       \
+    return perform<T>(const_cast<void*>(object), Load<T>{});                                  \
+  }                                                                                           \
+  void __multigrain_threads_store_##N(void* object, T value) {                                \
+    perform<T>(object, Store<T>{value});                                                      \
+  }                                                                                           \
+  T __multigrain_threads_update_##N(void* object, T operand, mg_atomic_operation operation) { \
+    return perform<T>(object, Update<T>{operand, operation});                                 \
+  }                                                                                           \
+  T __multigrain_threads_compare_exchange_##N(void* object, T expected, T desired) {          \
+    return perform<T>(object, CompareExchange<T>{expected, desired});                         \
   }
 
 MG_DEFINE_ATOMICS(1, uint8_t)

@@ -141,7 +141,7 @@ uint8_t __multigrain_threads_load_guard(const void* guard) {
   if (place_of(guard).load(std::memory_order_acquire) == guard) [[likely]]
     return 1;
   const KeepErrno keep;
-  HeldGuard held(const_cast<void*>(guard));
+  const HeldGuard held(const_cast<void*>(guard));
   if (held.value().is_initialised != 0) place_of(guard).store(guard, std::memory_order_release);
   return held.value().is_initialised;
 }

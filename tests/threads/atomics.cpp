@@ -107,7 +107,8 @@ void count(Objects& at) {
 void check(Objects& at) {
   const unsigned all = mg_processors() * kRounds;
   const auto bytes = [](unsigned number) { return static_cast<uint8_t>(number); };
-  REQUIRE(at.byte.load() == bytes(all) && at.half.load() == all && at.word.load() == 0 - all && at.number.load() == 3 * all);
+  REQUIRE(at.byte.load() == bytes(all) && at.half.load() == all && at.word.load() == 0 - all &&
+          at.number.load() == 3 * all);
   for (unsigned p = 0; p < 64; ++p) REQUIRE(at.bytes[p] == (p < mg_processors() ? bytes(kRounds) : 0));
   REQUIRE(at.wide.load() == (Wide{all} << 64 | 2 * all));
   REQUIRE(at.single.load() == static_cast<float>(all) && at.real.load() == 0.5 * all);

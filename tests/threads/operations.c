@@ -8,36 +8,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REQUIRE(condition)                                                                            \
-  do {                                                                                                \
-    if (!(condition)) {                                                                               \
+#define REQUIRE(condition)                                                                                  \
+  do {                                                                                                      \
+    if (!(condition)) {                                                                                     \
       fprintf(stderr, "%s:%d: processor %u: not so: %s\n", __FILE__, __LINE__, mg_processor(), #condition); \
-      _Exit(1);                                                                                       \
-    }                                                                                                 \
+      _Exit(1);                                                                                             \
+    }                                                                                                       \
   } while (0)
 
-#define TEST_INTEGERS(T)                                                                             \
-  static void test_##T(T* at) {                                                                      \
-    __atomic_store_n(at, (T)5, __ATOMIC_RELEASE);                                                    \
-    REQUIRE(__atomic_load_n(at, __ATOMIC_ACQUIRE) == (T)5);                                          \
-    REQUIRE(__atomic_fetch_add(at, (T)-7, __ATOMIC_RELAXED) == (T)5 && *at == (T)-2);                \
-    REQUIRE(__atomic_fetch_max(at, (T)3, __ATOMIC_SEQ_CST) == (T)-2 && *at == ((T)-2 < 0 ? (T)3 : (T)-2)); \
-    __atomic_store_n(at, (T)-2, __ATOMIC_SEQ_CST);                                                   \
-    REQUIRE(__atomic_fetch_min(at, (T)3, __ATOMIC_SEQ_CST) == (T)-2 && *at == ((T)-2 < 0 ? (T)-2 : (T)3)); \
-    __atomic_store_n(at, (T)12, __ATOMIC_SEQ_CST);                                                   \
-    REQUIRE(__atomic_and_fetch(at, (T)10, __ATOMIC_ACQ_REL) == (T)8);                                \
-    REQUIRE(__atomic_fetch_or(at, (T)3, __ATOMIC_SEQ_CST) == (T)8 && *at == (T)11);                  \
-    REQUIRE(__atomic_fetch_xor(at, (T)1, __ATOMIC_SEQ_CST) == (T)11 && *at == (T)10);                \
-    REQUIRE(__atomic_fetch_nand(at, (T)6, __ATOMIC_SEQ_CST) == (T)10 && *at == (T)~2);               \
-    REQUIRE(__atomic_exchange_n(at, (T)1, __ATOMIC_SEQ_CST) == (T)~2);                               \
-    REQUIRE(__atomic_sub_fetch(at, (T)2, __ATOMIC_SEQ_CST) == (T)-1);                                \
-    T expected = 9;                                                                                  \
-    REQUIRE(!__atomic_compare_exchange_n(at, &expected, (T)4, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)); \
-    REQUIRE(expected == (T)-1);                                                                      \
-    REQUIRE(__atomic_compare_exchange_n(at, &expected, (T)4, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)); \
-    REQUIRE(*at == (T)4 && __sync_bool_compare_and_swap(at, (T)4, (T)6) && __sync_lock_test_and_set(at, (T)1) == (T)6); \
-    __sync_lock_release(at);                                                                         \
-    REQUIRE(*at == 0);                                                                               \
+#define TEST_INTEGERS(T)                                                                                         \
+  static void test_##T(T* at) {                                                                                  \
+    __atomic_store_n(at, (T)5, __ATOMIC_RELEASE);                                                                \
+    REQUIRE(__atomic_load_n(at, __ATOMIC_ACQUIRE) == (T)5);                                                      \
+    REQUIRE(__atomic_fetch_add(at, (T) - 7, __ATOMIC_RELAXED) == (T)5 && *at == (T) - 2);                        \
+    REQUIRE(__atomic_fetch_max(at, (T)3, __ATOMIC_SEQ_CST) == (T) - 2 && *at == ((T) - 2 < 0 ? (T)3 : (T) - 2)); \
+    __atomic_store_n(at, (T) - 2, __ATOMIC_SEQ_CST);                                                             \
+    REQUIRE(__atomic_fetch_min(at, (T)3, __ATOMIC_SEQ_CST) == (T) - 2 && *at == ((T) - 2 < 0 ? (T) - 2 : (T)3)); \
+    __atomic_store_n(at, (T)12, __ATOMIC_SEQ_CST);                                                               \
+    REQUIRE(__atomic_and_fetch(at, (T)10, __ATOMIC_ACQ_REL) == (T)8);                                            \
+    REQUIRE(__atomic_fetch_or(at, (T)3, __ATOMIC_SEQ_CST) == (T)8 && *at == (T)11);                              \
+    REQUIRE(__atomic_fetch_xor(at, (T)1, __ATOMIC_SEQ_CST) == (T)11 && *at == (T)10);                            \
+    REQUIRE(__atomic_fetch_nand(at, (T)6, __ATOMIC_SEQ_CST) == (T)10 && *at == (T)~2);                           \
+    REQUIRE(__atomic_exchange_n(at, (T)1, __ATOMIC_SEQ_CST) == (T)~2);                                           \
+    REQUIRE(__atomic_sub_fetch(at, (T)2, __ATOMIC_SEQ_CST) == (T) - 1);                                          \
+    T expected = 9;                                                                                              \
+    REQUIRE(!__atomic_compare_exchange_n(at, &expected, (T)4, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));       \
+    REQUIRE(expected == (T) - 1);                                                                                \
+    REQUIRE(__atomic_compare_exchange_n(at, &expected, (T)4, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));        \
+    REQUIRE(*at == (T)4 && __sync_bool_compare_and_swap(at, (T)4, (T)6) &&                                       \
+            __sync_lock_test_and_set(at, (T)1) == (T)6);                                                         \
+    __sync_lock_release(at);                                                                                     \
+    REQUIRE(*at == 0);                                                                                           \
   }
 TEST_INTEGERS(int8_t)
 TEST_INTEGERS(uint8_t)
@@ -78,7 +79,9 @@ static void test_others(others* at) {
 }
 
 /* An object of the thread's own, and one whose address is handed on. */
-static __attribute__((noinline)) void increment(_Atomic int* at) { ++*at; }
+static __attribute__((noinline)) void increment(_Atomic int* at) {
+  ++*at;
+}
 static _Thread_local _Atomic int own;
 
 static void test_private(void) {

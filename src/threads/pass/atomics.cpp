@@ -89,8 +89,7 @@ class Calls {
   }
   // Returns the value that was there.
   Value* compare_exchange(Value* expected, Value* desired) {
-    if (is_aligned_)
-      return from_bits(call("compare_exchange", bits_, {object_, to_bits(expected), to_bits(desired)}));
+    if (is_aligned_) return from_bits(call("compare_exchange", bits_, {object_, to_bits(expected), to_bits(desired)}));
     AllocaInst* const found = local(builder_, bits_, to_bits(expected));
     call_for_any_size(builder_, "__atomic_compare_exchange", builder_.getInt1Ty(),
                       {size(), object_, found, local(builder_, bits_, to_bits(desired)), order(), order()});
@@ -159,8 +158,8 @@ bool is_guard(const Value& object) {
 
 Value* load_guard(LoadInst& load) {
   IRBuilder<> builder(&load);
-  const FunctionCallee entry = load.getModule()->getOrInsertFunction("__multigrain_threads_load_guard",
-                                                                     builder.getInt8Ty(), builder.getPtrTy());
+  const FunctionCallee entry =
+      load.getModule()->getOrInsertFunction("__multigrain_threads_load_guard", builder.getInt8Ty(), builder.getPtrTy());
   return call_entry(builder, entry, {load.getPointerOperand()});
 }
 

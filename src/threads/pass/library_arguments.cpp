@@ -20,8 +20,8 @@ const StringSet<>& known_functions() {
       "read", "write", "pread", "pwrite", "pread64", "pwrite64", "readv", "writev", "stat", "lstat", "fstat", "fstatat",
       "stat64", "lstat64", "fstat64", "access", "unlink", "remove", "rename", "mkdir", "rmdir", "chdir", "readlink",
       "pipe", "pipe2", "poll", "ppoll", "select", "pselect", "epoll_ctl", "epoll_wait", "socketpair", "bind", "connect",
-      "accept", "accept4", "getsockname", "getpeername", "getsockopt", "setsockopt", "send", "sendto", "sendmsg", "recv",
-      "recvfrom", "recvmsg",
+      "accept", "accept4", "getsockname", "getpeername", "getsockopt", "setsockopt", "send", "sendto", "sendmsg",
+      "recv", "recvfrom", "recvmsg",
       // Strings and memory.
       "strlen", "strnlen", "strcmp", "strncmp", "strcasecmp", "strncasecmp", "strcoll", "memcmp", "bcmp", "bzero",
       "strspn", "strcspn", "atoi", "atol", "atoll", "atof", "strftime",

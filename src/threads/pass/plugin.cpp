@@ -15,13 +15,9 @@ namespace {
 
 using namespace llvm;
 
-// A pass that must also run on functions that are not optimised.
-template <typename Pass>
-struct Required : PassInfoMixin<Pass> {
-  static bool isRequired() { return true; }  // NOLINT(readability-identifier-naming): LLVM prescribes the name
-};
+// All of these passes must also run on functions that are not optimised. LLVM prescribes the name isRequired.
 
-struct StartPass : Required<StartPass> {
+struct StartPass : PassInfoMixin<StartPass> {
   PreservedAnalyses run(Module& module, ModuleAnalysisManager&) {
     const Triple target(module.getTargetTriple());
     if (target.getArch() != Triple::x86_64 || target.isX32())
@@ -30,22 +26,25 @@ struct StartPass : Required<StartPass> {
     forget_callbacks(module);
     return PreservedAnalyses::none();
   }
+  static bool isRequired() { return true; }  // NOLINT(readability-identifier-naming)
 };
 
-struct AtomicsPass : Required<AtomicsPass> {
+struct AtomicsPass : PassInfoMixin<AtomicsPass> {
   PreservedAnalyses run(Module& module, ModuleAnalysisManager&) {
     bool changed = false;
     for (Function& function : module) changed |= call_runtime_for_atomics(function);
     return changed ? PreservedAnalyses::none() : PreservedAnalyses::all();
   }
+  static bool isRequired() { return true; }  // NOLINT(readability-identifier-naming)
 };
 
-struct LastPass : Required<LastPass> {
+struct LastPass : PassInfoMixin<LastPass> {
   PreservedAnalyses run(Module& module, ModuleAnalysisManager&) {
     for (Function& function : module) move_to_shared_stack(function);
     add_marker(module);
     return PreservedAnalyses::none();
   }
+  static bool isRequired() { return true; }  // NOLINT(readability-identifier-naming)
 };
 
 }  // namespace

@@ -94,8 +94,7 @@ class Mover {
     }
     for (Instruction* comeback : contents_.comebacks) {
       IRBuilder<> behind(comeback->getNextNode());
-      Value* const top =
-          dynamic_top_ != nullptr ? behind.CreateLoad(behind.getPtrTy(), dynamic_top_, true) : top_;
+      Value* const top = dynamic_top_ != nullptr ? behind.CreateLoad(behind.getPtrTy(), dynamic_top_, true) : top_;
       behind.CreateStore(top, pointer_);
     }
     if (contents_.has_variables())
@@ -176,7 +175,8 @@ class Mover {
   // Puts `place` wherever the variable is used. Marks of its life say nothing about memory that is not on the stack.
   void put(AllocaInst& variable, Value* place) {
     for (User* user : make_early_inc_range(variable.users()))
-      if (auto* const intrinsic = dyn_cast<IntrinsicInst>(user); intrinsic != nullptr && intrinsic->isLifetimeStartOrEnd())
+      if (auto* const intrinsic = dyn_cast<IntrinsicInst>(user);
+          intrinsic != nullptr && intrinsic->isLifetimeStartOrEnd())
         intrinsic->eraseFromParent();
     place->takeName(&variable);
     variable.replaceAllUsesWith(place);
@@ -190,8 +190,8 @@ class Mover {
       Value* const count = builder.CreateZExtOrTrunc(variable->getArraySize(), builder.getInt64Ty());
       Value* const size = builder.CreateNeg(builder.CreateMul(count, one));
       Value* const old = builder.CreateLoad(builder.getPtrTy(), pointer_);
-      Value* const place = aligned_down(builder, builder.CreatePtrAdd(old, size),
-                                        std::max(kStackAlign, variable->getAlign()));
+      Value* const place =
+          aligned_down(builder, builder.CreatePtrAdd(old, size), std::max(kStackAlign, variable->getAlign()));
       set_top(builder, place);
       replaceDbgDeclare(variable, place, debug_, DIExpression::ApplyOffset, 0);
       put(*variable, place);
@@ -214,10 +214,10 @@ class Mover {
   Contents& contents_;
   const DataLayout& layout_;
   DIBuilder debug_;
-  Value* pointer_ = nullptr;  // the address of the thread's stack pointer
-  Value* base_ = nullptr;     // what it was when the function began
-  Value* frame_ = nullptr;    // the same, aligned
-  Value* top_ = nullptr;      // below the variables whose sizes are known
+  Value* pointer_ = nullptr;           // the address of the thread's stack pointer
+  Value* base_ = nullptr;              // what it was when the function began
+  Value* frame_ = nullptr;             // the same, aligned
+  Value* top_ = nullptr;               // below the variables whose sizes are known
   SmallVector<AllocaInst*, 8> moved_;  // those that nothing uses any more
   AllocaInst* dynamic_top_ = nullptr;  // below all variables, where there are some of other sizes
 };
