@@ -11,6 +11,7 @@
 #include "instrument/abi.h"
 #include "instrument/runtime/hazards.h"
 #include "multigrain/multigrain.h"
+#include "runtime/allocation.h"
 #include "runtime/lock_mistakes.h"
 #include "runtime/node.h"
 #include "runtime/stacks.h"
@@ -62,13 +63,6 @@ multigrain::Result<multigrain::Grain> grain_of(mg_protocol protocol, const Node&
   return wanted->grain;
 }
 
-// [Shasta], section 2.1: small objects move as a whole.
-size_t default_block_size(size_t size, const multigrain::Config& config) {
-  if (config.block_size != 0) return config.block_size;
-  return size <= multigrain::Config::kMaxSingleBlock ? std::bit_ceil(std::max(size, config.line_size))
-                                                     : config.line_size;
-}
-
 // The structure has no byte after its last member: such a byte would have any value in a caller's structure, and a
 // later version's member could lie there.
 static_assert(sizeof(mg_alloc_options) == offsetof(mg_alloc_options, block_size) + sizeof(size_t));
@@ -99,15 +93,14 @@ multigrain::Result<multigrain::Placement> placement_of(size_t size, const mg_all
   const multigrain::Config& config = self.config();
   const auto grain = grain_of(options.protocol, self);
   if (!grain) return tl::unexpected(grain.error());
-  multigrain::Placement placement{
-      .policy = config.home_under(config.protocol_of(*grain)), .node = NodeId(0), .grain = *grain};
+  multigrain::Placement placement = self.default_placement(size, *grain);
   if (config.protocol_of(*grain).has_blocks) {
     const size_t wanted = options.block_size;
     if (wanted % config.line_size != 0 || wanted > config.page_size)
       return multigrain::fail(
           "mg_alloc: a block size of {} is no multiple of the line size of {} up to the page size of {}", wanted,
           config.line_size, config.page_size);
-    placement.block_size = static_cast<uint32_t>(wanted != 0 ? wanted : default_block_size(size, config));
+    if (wanted != 0) placement.block_size = static_cast<uint32_t>(wanted);
   }
   switch (options.home) {
     case MG_HOME_DEFAULT:
@@ -249,58 +242,33 @@ int mg_spawn_all(mg_function function, void* argument) {
 // --- Shared memory
 
 void* mg_alloc(size_t size, const mg_alloc_options* options) {
-  const size_t asked_for = size;
   Node& self = node("mg_alloc");
   const auto known = known_options(options);
   const auto placement = known ? placement_of(size, *known, self) : tl::unexpected(known.error());
-  size_t alignment = known ? known->alignment : 0;
+  const size_t alignment = known ? known->alignment : 0;
   if (!placement || (alignment & (alignment - 1)) != 0) {
     fail_with(0, placement ? fmt::format("mg_alloc: an alignment of {} is no power of two", alignment)
                            : placement.error().message);
     errno = EINVAL;
     return nullptr;
   }
-  if (placement->block_size != 0) {
-    // The memory begins where a block does, and no other allocation shares its last block.
-    const size_t block_size = placement->block_size;
-    alignment = std::max(alignment, std::has_single_bit(block_size) ? block_size : self.config().page_size);
-    if (size < self.config().page_size) size = (std::max<size_t>(size, 1) + block_size - 1) / block_size * block_size;
-  }
-  const auto block = self.heap().allocate(size, alignment, *placement);
+  const auto block = multigrain::allocate(self, size, alignment, *placement, multigrain::Contents::kZero);
   if (!block) {
     fail_with(0, "mg_alloc: " + block.error().message);
     errno = block.error().code;
     return nullptr;
   }
-  // The stores are ordinary ones, so that the protocol sees them: the pages may have copies anywhere.
-  if (block->needs_clearing) {
-    // This node's copies of the pages may be older than what the memory's last user wrote.
-    self.acquire_all();
-    const bool by_lines = placement->grain == multigrain::Grain::kLine;
-    const auto clear = [by_lines](void* start, size_t bytes) {
-      if (by_lines)
-        __multigrain_memset(start, 0, bytes);
-      else
-        std::memset(start, 0, bytes);
-    };
-    if (block->size < self.config().page_size)
-      clear(block->address, block->size);
-    else
-      self.heap().for_each_touched(block->address, block->size, clear);
-  }
-  multigrain::note_made(reinterpret_cast<uint64_t>(block->address), asked_for, MG_CALL_SITE);
-  return block->address;
+  multigrain::note_made(reinterpret_cast<uint64_t>(*block), size, MG_CALL_SITE);
+  return *block;
 }
 
 void mg_free(void* block) {
   if (block == nullptr) return;
   Node& self = node("mg_free");
-  // A diff of this node's last writes to the block, made later, would overwrite what its next user has written.
-  self.release();
   // This is noted before the block is freed, because the block's next user may be there at once.
   const auto address = reinterpret_cast<uint64_t>(block);
   const uint64_t freed_before = multigrain::note_freed(address, reinterpret_cast<uint64_t>(MG_CALL_SITE));
-  if (const auto freed = self.heap().free(block); !freed) {
+  if (const auto freed = multigrain::release(self, block); !freed) {
     multigrain::note_freed(address, freed_before);
     std::fprintf(stderr, "multigrain: node %u: mg_free: %s\n", mg_node(), freed.error().message.c_str());
     multigrain::CrashRecord& crash = multigrain::node_status()->crash;

@@ -6,6 +6,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -266,9 +268,20 @@ Status Node::copy_state(NodeId to) {
   return {};
 }
 
+Placement Node::default_placement(size_t size, Grain grain) const {
+  const ProtocolTraits& traits = config_.protocol_of(grain);
+  Placement placement{.policy = config_.home_under(traits), .node = NodeId(0), .grain = grain};
+  // [Shasta], section 2.1: small objects move as a whole.
+  if (traits.has_blocks && config_.block_size != 0)
+    placement.block_size = static_cast<uint32_t>(config_.block_size);
+  else if (traits.has_blocks)
+    placement.block_size = static_cast<uint32_t>(
+        size <= Config::kMaxSingleBlock ? std::bit_ceil(std::max(size, config_.line_size)) : config_.line_size);
+  return placement;
+}
+
 Status Node::share_globals() {
-  return shared_globals_->share(
-      {.policy = config_.home_under(config_.protocol_of(Grain::kPage)), .grain = Grain::kPage});
+  return shared_globals_->share(default_placement(0, Grain::kPage));
 }
 
 std::optional<NodeId> Node::home_of(PageId page) {

@@ -59,11 +59,13 @@ enum class PhaseMark : uint64_t { kBegin, kEnd };
 
 // The locks and conditions that the runtime has for itself in a run of several nodes (Sync::own_lock). The atomics of
 // programs of threads are made under the first kAtomicsLocks, and the next kGuardLocks, each with a condition, belong to
-// the guards of their static variables (src/threads).
+// the guards of their static variables (src/threads). The last kObjectLocks, each with a condition, are for what POSIX
+// objects need before they have a lock of their own.
 inline constexpr uint32_t kAtomicsLocks = 256;
 inline constexpr uint32_t kGuardLocks = 16;
-inline constexpr uint32_t kOwnLocks = kAtomicsLocks + kGuardLocks;
-inline constexpr uint32_t kOwnConds = kGuardLocks;
+inline constexpr uint32_t kObjectLocks = 64;
+inline constexpr uint32_t kOwnLocks = kAtomicsLocks + kGuardLocks + kObjectLocks;
+inline constexpr uint32_t kOwnConds = kGuardLocks + kObjectLocks;
 
 class Node final : private SyncHost, private ProcessorHost, private HomeDirectory {
  public:
@@ -90,6 +92,9 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   [[nodiscard]] Processors& processors() { return *processors_; }
   [[nodiscard]] Fabric& fabric() { return *fabric_; }
   [[nodiscard]] const WaitPolicy& wait() const { return wait_; }
+
+  // Returns where memory of this grain is placed if nothing else is asked for.
+  [[nodiscard]] Placement default_placement(size_t size, Grain grain) const;
 
   // From now on, pages are brought ahead of a processor only inside the parts of allocations that `stretches` names.
   // Called before any processor runs.

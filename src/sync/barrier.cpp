@@ -12,6 +12,12 @@ namespace multigrain {
 namespace {
 
 constexpr uint32_t kMaxCount = 65535;
+// In a barrier's argument, beside its count: it takes whichever threads come.
+constexpr uint32_t kForAny = kMaxCount + 1;
+
+uint32_t count_of(const SyncHandle& barrier) {
+  return barrier.argument & kMaxCount;
+}
 constexpr const char* kBarrierDestroyed = "a barrier was used after mg_barrier_destroy; its handle:";
 
 }  // namespace
@@ -21,6 +27,11 @@ SyncId Sync::barrier_create(unsigned count) {
   if (count > kMaxCount) die(1, "mg_barrier_create: the count is above 65535:", count);
   return create(SyncKind::kBarrier, count, "mg_barrier_create: too many barriers; a node can have created at a time:")
       .encode();
+}
+
+SyncId Sync::barrier_create_for_any(unsigned count) {
+  if (count == 0 || count > kMaxCount) die(1, "a barrier's count is not 1 to 65535:", count);
+  return create(SyncKind::kBarrier, count | kForAny, "too many barriers; a node can have created at a time:").encode();
 }
 
 void Sync::barrier_destroy(SyncId barrier) {
@@ -135,7 +146,7 @@ void Sync::barrier_of_some(SyncId id, const SyncHandle& barrier, BarrierRecord& 
   record.guard.lock();
   if (!enter_generation(record, barrier)) die(1, kBarrierDestroyed, id.value);
   const uint32_t ticket = record.tickets++;
-  if (manager == self_) counted_arrival(id, record, barrier.argument, self_);
+  if (manager == self_) counted_arrival(id, record, count_of(barrier), self_);
   record.guard.unlock();
   std::optional<PollingScope> polling(fabric_);
   if (manager != self_) {
@@ -215,9 +226,9 @@ void Sync::on_barrier_message(const Message& message) {
   }
   if (!enter_generation(record, barrier)) die(1, kBarrierDestroyed, id.value);
   if (message.header.type == sync_message::kBarrierArrive) {
-    if (record.counted.arrived() >= barrier.argument)
+    if (record.counted.arrived() >= count_of(barrier))
       panic("a barrier is told of more processors than it waits for (sender, handle):", message.from.value, id.value);
-    counted_arrival(id, record, barrier.argument, message.from);
+    counted_arrival(id, record, count_of(barrier), message.from);
     record.guard.unlock();
     return;
   }

@@ -116,6 +116,8 @@ class Sync {
   // machine has is for each processor of the machine once an episode: arrivals are counted per node. A barrier of any
   // other count takes whichever processors come.
   SyncId barrier_create(unsigned count);
+  // Creates a barrier that takes whichever `count` threads come, also if that is as many as the machine has processors.
+  SyncId barrier_create_for_any(unsigned count);
   void barrier_destroy(SyncId barrier);
   void barrier(SyncId barrier);
 

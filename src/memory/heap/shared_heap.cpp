@@ -236,6 +236,13 @@ tl::expected<void, HeapError> SharedHeap::free(const void* block) {
   return {};
 }
 
+bool SharedHeap::reuses(const void* block) const {
+  if (!contains(block)) return false;
+  const std::optional<Extent> extent =
+      extents_.find(PageId((reinterpret_cast<uint64_t>(block) - geometry_.base) / geometry_.page_size));
+  return extent && extent->has_owner() && extent->owner == self().value;
+}
+
 tl::expected<size_t, HeapError> SharedHeap::usable_size(const void* block) {
   const std::optional<uint64_t> size = find_block(block, heap_message::kSizeOf);
   if (!size) return tl::unexpected<HeapError>(not_a_block(block));

@@ -101,6 +101,9 @@ class SharedHeap {
   // Errors: EINVAL if the pointer is not the start of a block in use: a foreign pointer, or a block freed before.
   tl::expected<void, HeapError> free(const void* block);
 
+  // Returns whether the block is a small one of this node's, which only this node will use again. Never waits.
+  [[nodiscard]] bool reuses(const void* block) const;
+
   // Returns the usable size of a block in use, whichever node allocated it. Waits for other nodes. Errors: as for free.
   tl::expected<size_t, HeapError> usable_size(const void* block);
 

@@ -160,6 +160,9 @@ struct Program {
   std::array<Range, kMaxSegments> pages;  // that hold `ranges`
   size_t page_count = 0;
   std::atomic<bool> is_shared = false;
+  std::array<Interval, kMaxSegments> code;  // the executable's first
+  size_t code_count = 0;
+  Interval cxx_library_code{};
   std::span<const std::byte> build_id;
 
   void exclude(uintptr_t begin, size_t length) {
@@ -321,6 +324,32 @@ void find_pages(Program& program) {
   }
 }
 
+// Calls visit(begin, end) for every segment of the object that has code.
+template <typename Visit>
+void for_each_code_segment(const Object& object, Visit visit) {
+  for (size_t i = 0; i < object.info.dlpi_phnum; ++i) {
+    const ElfW(Phdr)& header = object.info.dlpi_phdr[i];
+    if (header.p_type != PT_LOAD || (header.p_flags & PF_X) == 0) continue;
+    const uintptr_t begin = object.info.dlpi_addr + header.p_vaddr;
+    visit(Interval{begin, begin + header.p_memsz});
+  }
+}
+
+void find_code(Program& program) {
+  for (size_t i = 0; i < program.object_count; ++i) {
+    const Object& object = program.objects[i];
+    if (i == 0 || Program::is_own_library(object)) {
+      for_each_code_segment(object, [&](const Interval& segment) {
+        if (program.code_count == program.code.size()) die(1, "the program's code lies in too many places");
+        program.code[program.code_count++] = segment;
+      });
+    } else if (object.path.find("/libstdc++.so") != std::string_view::npos ||
+               object.path.find("/libc++.so") != std::string_view::npos) {
+      for_each_code_segment(object, [&](const Interval& segment) { program.cxx_library_code = segment; });
+    }
+  }
+}
+
 std::span<const std::byte> build_id_of(const Object& object) {
   for (size_t i = 0; i < object.info.dlpi_phnum; ++i) {
     const ElfW(Phdr)& header = object.info.dlpi_phdr[i];
@@ -344,6 +373,7 @@ const Program& program() {
       if (Program::is_own_library(it.objects[i])) inspect(it, it.objects[i]);
     subtract_holes(it);
     find_pages(it);
+    find_code(it);
     return true;
   }();
   static_cast<void>(found);
@@ -387,6 +417,18 @@ bool in_program_globals(uint64_t address, uint64_t length) {
   const Range& range = *(after - 1);
   const uint64_t offset = address - begin_of(range);
   return offset <= range.length && length <= range.length - offset;
+}
+
+bool in_program_code(const void* address) {
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  const Program& found = program();
+  return std::any_of(found.code.begin(), found.code.begin() + found.code_count,
+                     [at](const Interval& segment) { return at - segment.begin < segment.end - segment.begin; });
+}
+
+bool in_cxx_library_code(const void* address) {
+  const Interval& code = program().cxx_library_code;
+  return reinterpret_cast<uintptr_t>(address) - code.begin < code.end - code.begin;
 }
 
 std::span<const std::byte> executable_build_id() {

@@ -43,6 +43,14 @@ std::span<const Range> program_globals();
 // call of program_globals().
 bool in_program_globals(uint64_t address, uint64_t length);
 
+// Returns whether the address is in the code of the executable or of one of its own libraries. Async-signal-safe after
+// the first call of program_globals().
+bool in_program_code(const void* address);
+
+// Returns whether the address is in the code of the C++ library, if the program is linked with a shared one: that
+// allocates and starts threads for its callers. Async-signal-safe after the first call of program_globals().
+bool in_cxx_library_code(const void* address);
+
 // Returns the executable's build id (the linker's --build-id note), for checking that all nodes run the same
 // executable; empty if it was linked without. Allocates nothing.
 std::span<const std::byte> executable_build_id();

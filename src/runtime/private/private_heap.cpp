@@ -158,6 +158,9 @@ void BootHeapScope::enter() {
 void BootHeapScope::leave() {
   --t_boot_scopes;
 }
+bool in_boot_heap_scope() {
+  return t_boot_scopes != 0;
+}
 BootHeapScope::BootHeapScope() {
   enter();
 }

@@ -40,6 +40,9 @@ class BootHeapScope {
   BootHeapScope& operator=(const BootHeapScope&) = delete;
 };
 
+// Returns whether the calling thread is in one. Async-signal-safe.
+bool in_boot_heap_scope();
+
 // While it exists no thread allocates from or frees to the private heap (they wait), so its image is consistent.
 class HeapFreeze {
  public:
