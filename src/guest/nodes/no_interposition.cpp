@@ -18,6 +18,7 @@ bool forward_to_user_handler(int, siginfo_t*, void*) {
 }
 void set_thread_hooks(void (*)(), void (*)()) {}
 void set_handler_hooks(void (*)(), void (*)(bool)) {}
+void serve_thread_sync(const ThreadSync*) {}
 void set_shared_copies(void (*)(const void*, size_t, void*), void (*)(void*, size_t, const void*)) {}
 void set_shared_region(const void*, size_t) {}
 void add_shared_part(const void*, size_t) {}

@@ -8,26 +8,61 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cerrno>
 #include <cstddef>
 
+#include "runtime/interpose/shared_malloc.h"
+#include "runtime/interpose/syscalls.h"
 #include "runtime/private/private_heap.h"
+
+namespace multigrain {
+namespace {
+constinit std::atomic<const SharedMalloc*> g_shared{nullptr};
+}  // namespace
+
+void set_shared_malloc(const SharedMalloc* functions) {
+  g_shared.store(functions, std::memory_order_release);
+}
+
+const SharedMalloc* shared_malloc_for(const void* caller) {
+  const SharedMalloc* const functions = g_shared.load(std::memory_order_acquire);
+  return functions != nullptr && !in_boot_heap_scope() && functions->is_for(caller) ? functions : nullptr;
+}
+
+const SharedMalloc* shared_malloc_of(const void* block) {
+  const SharedMalloc* const functions = g_shared.load(std::memory_order_acquire);
+  return functions != nullptr && functions->owns(block) ? functions : nullptr;
+}
+}  // namespace multigrain
 
 #if !defined(MULTIGRAIN_NO_MALLOC)
 
+#define MG_CALLER __builtin_return_address(0)
 #define MG_EXPORT(name) asm(#name) __attribute__((visibility("default"), used))
 
 namespace multigrain {
 namespace {
 constexpr size_t kHardwarePage = 4096;
 
-void* aligned_or_errno(size_t alignment, size_t size) {
+void* aligned(size_t alignment, size_t size, const void* caller) {
+  if (const SharedMalloc* const shared = shared_malloc_for(caller)) return shared->allocate(size, alignment, false);
+  return heap::allocate_aligned(alignment, size);
+}
+
+void* aligned_or_errno(size_t alignment, size_t size, const void* caller) {
   if (!std::has_single_bit(alignment)) {
     errno = EINVAL;
     return nullptr;
   }
-  return heap::allocate_aligned(alignment, size);
+  return aligned(alignment, size, caller);
+}
+
+void* resize(void* block, size_t size, const void* caller) {
+  if (const SharedMalloc* const shared = block != nullptr ? shared_malloc_of(block) : shared_malloc_for(caller))
+    return shared->reallocate(block, size);
+  return heap::reallocate(block, size);
 }
 }  // namespace
 
@@ -45,18 +80,24 @@ void* mg_pvalloc(size_t size) MG_EXPORT(pvalloc);
 size_t mg_malloc_usable_size(void* block) MG_EXPORT(malloc_usable_size);
 
 void* mg_malloc(size_t size) {
+  if (const SharedMalloc* const shared = shared_malloc_for(MG_CALLER)) return shared->allocate(size, 0, false);
   return heap::allocate(size);
 }
 void* mg_calloc(size_t count, size_t size) {
+  size_t bytes;
+  const SharedMalloc* const shared = shared_malloc_for(MG_CALLER);
+  if (shared != nullptr && !__builtin_mul_overflow(count, size, &bytes)) return shared->allocate(bytes, 0, true);
   return heap::allocate_zeroed(count, size);
 }
 void* mg_realloc(void* block, size_t size) {
-  return heap::reallocate(block, size);
+  return resize(block, size, MG_CALLER);
 }
 void mg_free_private(void* block) {
+  if (const SharedMalloc* const shared = shared_malloc_of(block)) return shared->release(block);
   heap::release(block);
 }
 size_t mg_malloc_usable_size(void* block) {
+  if (const SharedMalloc* const shared = shared_malloc_of(block)) return shared->usable_size(block);
   return heap::usable_size(block);
 }
 
@@ -66,13 +107,13 @@ void* mg_reallocarray(void* block, size_t count, size_t size) {
     errno = ENOMEM;
     return nullptr;
   }
-  return heap::reallocate(block, bytes);
+  return resize(block, bytes, MG_CALLER);
 }
 
 int mg_posix_memalign(void** out, size_t alignment, size_t size) {
   if (!std::has_single_bit(alignment) || alignment % sizeof(void*) != 0) return EINVAL;
   const int saved = errno;
-  void* block = heap::allocate_aligned(alignment, size);
+  void* block = aligned(alignment, size, MG_CALLER);
   errno = saved;
   if (block == nullptr) return ENOMEM;
   *out = block;
@@ -80,7 +121,7 @@ int mg_posix_memalign(void** out, size_t alignment, size_t size) {
 }
 
 void* mg_aligned_alloc(size_t alignment, size_t size) {
-  return aligned_or_errno(alignment, size);
+  return aligned_or_errno(alignment, size, MG_CALLER);
 }
 
 // Works like the C library's memalign, which rounds an alignment up to a power of two.
@@ -89,11 +130,11 @@ void* mg_memalign(size_t alignment, size_t size) {
     errno = EINVAL;
     return nullptr;
   }
-  return heap::allocate_aligned(std::bit_ceil(std::max<size_t>(alignment, 1)), size);
+  return aligned(std::bit_ceil(std::max<size_t>(alignment, 1)), size, MG_CALLER);
 }
 
 void* mg_valloc(size_t size) {
-  return heap::allocate_aligned(kHardwarePage, size);
+  return aligned(kHardwarePage, size, MG_CALLER);
 }
 
 void* mg_pvalloc(size_t size) {
@@ -101,7 +142,7 @@ void* mg_pvalloc(size_t size) {
     errno = ENOMEM;
     return nullptr;
   }
-  return heap::allocate_aligned(kHardwarePage, (size + kHardwarePage - 1) & ~(kHardwarePage - 1));
+  return aligned(kHardwarePage, (size + kHardwarePage - 1) & ~(kHardwarePage - 1), MG_CALLER);
 }
 }  // extern "C"
 }  // namespace multigrain
