@@ -34,6 +34,8 @@ inline constexpr MessageType kThreadRows = message_range::kRuntime + 9;
 // globals_fingerprint(). It answers with kGlobalsShared.
 inline constexpr MessageType kShareGlobals = message_range::kRuntime + 10;
 inline constexpr MessageType kGlobalsShared = message_range::kRuntime + 11;
+// From node 0: what all nodes must have of a program of threads is at address word[0], in shared memory.
+inline constexpr MessageType kThreadsState = message_range::kRuntime + 12;
 // The numbers message_range::kRuntime + 0x10 to 0x17 belong to runtime/private/state_copy.h.
 
 }  // namespace multigrain::runtime_message

@@ -35,6 +35,8 @@ cpu_set_t only(int core) {
   return set;
 }
 
+constinit std::atomic<void (*)()> g_before_function{nullptr};
+
 // A flag of kSpawn: private state has been copied for this spawn.
 constexpr uint8_t kFirstAfterCopy = 1;
 
@@ -189,12 +191,17 @@ void Processors::run(Local& local) {
     ProcessorStatus& status = *this_status();
     status.function.store(reinterpret_cast<uint64_t>(local.function), std::memory_order_relaxed);
     status.life.store(Life::kRuns, std::memory_order_release);
+    if (auto* const before = g_before_function.load(std::memory_order_acquire)) before();
     local.function(local.argument);
     pthread_sigmask(SIG_SETMASK, &blocked, nullptr);
     returned(local);
     local.has_work.store(0, std::memory_order_release);
     finished(local.number);
   }
+}
+
+void Processors::set_before_function(void (*function)()) {
+  g_before_function.store(function, std::memory_order_release);
 }
 
 // The program's function has returned. No processor could ever let go of a lock that this one still holds.

@@ -71,6 +71,14 @@ class Processors {
   // Called when the thread is about to end, as only the program can make it (pthread_exit, pthread_cancel): a processor
   // has then returned from its function, and goes on with another thread.
   static void thread_ends();
+  // Returns, on node 0, whether nothing runs on the processor.
+  [[nodiscard]] bool is_idle(unsigned processor) const {
+    return known_[processor].runs.load(std::memory_order_acquire) == 0;
+  }
+  // From now on `function` runs on a processor's thread before each function that the processor is given. Called once, on
+  // each node that is to have it, before the program runs.
+  static void set_before_function(void (*function)());
+
   // Returns the profile of this node's i-th processor.
   [[nodiscard]] ProcessorProfile& profile(unsigned i) { return local_[i].profile; }
 

@@ -6,6 +6,8 @@
 #include "runtime/external_launch.h"
 #include "runtime/interpose/threads.h"
 #include "runtime/node.h"
+#include "threads/program.h"
+#include "threads/sharing.h"
 
 namespace multigrain {
 namespace {
@@ -18,6 +20,12 @@ void at_exit(int status, void*) {
   // The statistics that the user asked for are lost. The C library goes on with what is left to do at the end, with
   // this status.
   std::exit(1);
+}
+
+// The static objects of a program of threads have shared memory, so this node is needed until they are gone. This
+// constructor runs before the program's, so what it registers runs after what they do.
+[[gnu::constructor]] void outlive_static_objects() {
+  if (threads::is_program_of_threads()) on_exit(&at_exit, nullptr);
 }
 
 }  // namespace
@@ -33,8 +41,9 @@ int run_node(int argc, char** argv, char** envp, MainFunction user_main) {
   }
   // This comes before the node starts: its processors may be given work, and call exit(), before this thread gets
   // any further.
-  on_exit(&at_exit, nullptr);
+  if (!threads::is_program_of_threads()) on_exit(&at_exit, nullptr);
   const auto prepare = [](Node& node) -> Status {
+    threads::prepare_sharing(node);
     if (node.config().node != NodeId(0)) node.pass_on_signals();
     return {};
   };
@@ -54,6 +63,11 @@ int run_node(int argc, char** argv, char** envp, MainFunction user_main) {
     for (const std::string& sentence : unknown_variables(false))
       std::fprintf(stderr, "multigrain: %s\n", sentence.c_str());
   count_threads();
+  if (const Status shared = threads::begin_sharing(node); !shared) {
+    std::fprintf(stderr, "multigrain: the program was compiled with -fmultigrain-threads, but %s\n",
+                 shared.error().message.c_str());
+    std::exit(2);
+  }
   return user_main(argc, argv, envp);
 }
 

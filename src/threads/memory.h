@@ -1,0 +1,11 @@
+// malloc's and new's memory of a program whose threads run on several nodes (sharing.h).
+#pragma once
+
+namespace multigrain::threads {
+
+// From now on what the program's code and the C++ library allocate is shared memory. What the C library allocates for
+// itself (the buffers of streams) stays private to a node, because it hands that to system calls; functions of the C
+// library that return such memory to the program are made anew (memory.cpp).
+void serve_memory();
+
+}  // namespace multigrain::threads
