@@ -140,8 +140,8 @@ MG_WRAPPER(int, asprintf, char** out, const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
   const SharedMalloc* const shared = shared_malloc_for(MG_CALLER);
-  const int result = shared != nullptr ? print(*shared, out, format, arguments)
-                                       : MG_REAL(vasprintf)(out, format, arguments);
+  const int result =
+      shared != nullptr ? print(*shared, out, format, arguments) : MG_REAL(vasprintf)(out, format, arguments);
   va_end(arguments);
   return result;
 }

@@ -268,11 +268,11 @@ int destroy_rwlock(ReaderWriterLock& it) {
 // way for ever: from the second time on every thread that comes sees what was noted the first time, by the barrier itself
 // or by whatever made the thread.
 struct Barrier {
-  uint64_t handle;      // takes any
-  uint64_t of_all;      // of all processors; 0 if the count is not theirs
+  uint64_t handle;  // takes any
+  uint64_t of_all;  // of all processors; 0 if the count is not theirs
   uint32_t count;
-  uint32_t came;        // threads that came the first time
-  uint32_t others;      // of those, threads that are no processors
+  uint32_t came;    // threads that came the first time
+  uint32_t others;  // of those, threads that are no processors
   uint32_t tickets;
 };
 static_assert(sizeof(Barrier) <= sizeof(pthread_barrier_t));
@@ -425,18 +425,15 @@ int value_of_sem(sem_t* object, int* value) {
 }
 
 constexpr ThreadSync kFunctions = {
-    .pthread_mutex_init = [](pthread_mutex_t* o, const pthread_mutexattr_t* a) {
-      return init_mutex(mutex_in(o), type_in(a));
-    },
+    .pthread_mutex_init = [](pthread_mutex_t* o,
+                             const pthread_mutexattr_t* a) { return init_mutex(mutex_in(o), type_in(a)); },
     .pthread_mutex_destroy = [](pthread_mutex_t* o) { return destroy_mutex(mutex_in(o)); },
     .pthread_mutex_lock = [](pthread_mutex_t* o) { return lock_mutex(mutex_in(o)); },
     .pthread_mutex_trylock = [](pthread_mutex_t* o) { return try_mutex(mutex_in(o)); },
-    .pthread_mutex_timedlock = [](pthread_mutex_t* o, const timespec* until) {
-      return lock_mutex_until(mutex_in(o), CLOCK_REALTIME, until);
-    },
-    .pthread_mutex_clocklock = [](pthread_mutex_t* o, clockid_t clock, const timespec* until) {
-      return lock_mutex_until(mutex_in(o), clock, until);
-    },
+    .pthread_mutex_timedlock =
+        [](pthread_mutex_t* o, const timespec* until) { return lock_mutex_until(mutex_in(o), CLOCK_REALTIME, until); },
+    .pthread_mutex_clocklock = [](pthread_mutex_t* o, clockid_t clock,
+                                  const timespec* until) { return lock_mutex_until(mutex_in(o), clock, until); },
     .pthread_mutex_unlock = [](pthread_mutex_t* o) { return unlock_mutex(mutex_in(o)); },
 
     // A spin lock has 4 bytes, which is too few for a handle: it is the word that its address chooses (made_object.h).
@@ -450,96 +447,108 @@ constexpr ThreadSync kFunctions = {
     .pthread_rwlock_destroy = [](pthread_rwlock_t* o) { return destroy_rwlock(rwlock_in(o)); },
     .pthread_rwlock_rdlock = [](pthread_rwlock_t* o) { return read_lock(rwlock_in(o)); },
     .pthread_rwlock_tryrdlock = [](pthread_rwlock_t* o) { return try_read_lock(rwlock_in(o)); },
-    .pthread_rwlock_timedrdlock = [](pthread_rwlock_t* o, const timespec* until) {
-      return wait_until(CLOCK_REALTIME, until, [o] { return try_read_lock(rwlock_in(o)) == 0; });
-    },
-    .pthread_rwlock_clockrdlock = [](pthread_rwlock_t* o, clockid_t clock, const timespec* until) {
-      return wait_until(clock, until, [o] { return try_read_lock(rwlock_in(o)) == 0; });
-    },
+    .pthread_rwlock_timedrdlock =
+        [](pthread_rwlock_t* o, const timespec* until) {
+          return wait_until(CLOCK_REALTIME, until, [o] { return try_read_lock(rwlock_in(o)) == 0; });
+        },
+    .pthread_rwlock_clockrdlock =
+        [](pthread_rwlock_t* o, clockid_t clock, const timespec* until) {
+          return wait_until(clock, until, [o] { return try_read_lock(rwlock_in(o)) == 0; });
+        },
     .pthread_rwlock_wrlock = [](pthread_rwlock_t* o) { return write_lock(rwlock_in(o)); },
     .pthread_rwlock_trywrlock = [](pthread_rwlock_t* o) { return try_write_lock(rwlock_in(o)); },
-    .pthread_rwlock_timedwrlock = [](pthread_rwlock_t* o, const timespec* until) {
-      return wait_until(CLOCK_REALTIME, until, [o] { return try_write_lock(rwlock_in(o)) == 0; });
-    },
-    .pthread_rwlock_clockwrlock = [](pthread_rwlock_t* o, clockid_t clock, const timespec* until) {
-      return wait_until(clock, until, [o] { return try_write_lock(rwlock_in(o)) == 0; });
-    },
+    .pthread_rwlock_timedwrlock =
+        [](pthread_rwlock_t* o, const timespec* until) {
+          return wait_until(CLOCK_REALTIME, until, [o] { return try_write_lock(rwlock_in(o)) == 0; });
+        },
+    .pthread_rwlock_clockwrlock =
+        [](pthread_rwlock_t* o, clockid_t clock, const timespec* until) {
+          return wait_until(clock, until, [o] { return try_write_lock(rwlock_in(o)) == 0; });
+        },
     .pthread_rwlock_unlock = [](pthread_rwlock_t* o) { return unlock_rwlock(rwlock_in(o)); },
 
-    .pthread_cond_init = [](pthread_cond_t* o, const pthread_condattr_t* a) {
-      return init_condition(condition_in(o), clock_in(a));
-    },
+    .pthread_cond_init = [](pthread_cond_t* o,
+                            const pthread_condattr_t* a) { return init_condition(condition_in(o), clock_in(a)); },
     .pthread_cond_destroy = [](pthread_cond_t* o) { return destroy_condition(condition_in(o)); },
     .pthread_cond_signal = [](pthread_cond_t* o) { return mg_cond_signal(cond_of(condition_in(o))), 0; },
     .pthread_cond_broadcast = [](pthread_cond_t* o) { return mg_cond_broadcast(cond_of(condition_in(o))), 0; },
     .pthread_cond_wait = [](pthread_cond_t* o, pthread_mutex_t* m) { return wait_for(condition_in(o), mutex_in(m)); },
-    .pthread_cond_timedwait = [](pthread_cond_t* o, pthread_mutex_t* m, const timespec* until) {
-      return wait_for_until(condition_in(o), mutex_in(m), condition_in(o).clock, until);
-    },
-    .pthread_cond_clockwait = [](pthread_cond_t* o, pthread_mutex_t* m, clockid_t clock, const timespec* until) {
-      return wait_for_until(condition_in(o), mutex_in(m), clock, until);
-    },
+    .pthread_cond_timedwait =
+        [](pthread_cond_t* o, pthread_mutex_t* m, const timespec* until) {
+          return wait_for_until(condition_in(o), mutex_in(m), condition_in(o).clock, until);
+        },
+    .pthread_cond_clockwait =
+        [](pthread_cond_t* o, pthread_mutex_t* m, clockid_t clock, const timespec* until) {
+          return wait_for_until(condition_in(o), mutex_in(m), clock, until);
+        },
 
-    .pthread_barrier_init = [](pthread_barrier_t* o, const pthread_barrierattr_t*, unsigned count) {
-      return init_barrier(*reinterpret_cast<Barrier*>(o), count);
-    },
+    .pthread_barrier_init = [](pthread_barrier_t* o, const pthread_barrierattr_t*,
+                               unsigned count) { return init_barrier(*reinterpret_cast<Barrier*>(o), count); },
     .pthread_barrier_destroy = [](pthread_barrier_t* o) { return destroy_barrier(*reinterpret_cast<Barrier*>(o)); },
     .pthread_barrier_wait = [](pthread_barrier_t* o) { return wait_at(*reinterpret_cast<Barrier*>(o)); },
 
     .sem_init = [](sem_t* o, int, unsigned value) { return init_sem(o, value); },
-    .sem_destroy = [](sem_t* o) {
-      if (sem_in(o) == 0) return by_errno(EINVAL);
-      mg_sem_destroy(sem_in(o));
-      store(*reinterpret_cast<uint64_t*>(o), uint64_t{0});
-      return 0;
-    },
-    .sem_wait = [](sem_t* o) {
-      if (sem_in(o) == 0) return by_errno(EINVAL);
-      mg_sem_wait(sem_in(o));
-      return 0;
-    },
-    .sem_trywait = [](sem_t* o) {
-      if (sem_in(o) == 0) return by_errno(EINVAL);
-      return mg_sem_trywait(sem_in(o)) != 0 ? 0 : by_errno(EAGAIN);
-    },
-    .sem_timedwait = [](sem_t* o, const timespec* until) {
-      if (sem_in(o) == 0) return by_errno(EINVAL);
-      return by_errno(wait_until(CLOCK_REALTIME, until, [o] { return mg_sem_trywait(sem_in(o)) != 0; }));
-    },
-    .sem_clockwait = [](sem_t* o, clockid_t clock, const timespec* until) {
-      if (sem_in(o) == 0) return by_errno(EINVAL);
-      return by_errno(wait_until(clock, until, [o] { return mg_sem_trywait(sem_in(o)) != 0; }));
-    },
-    .sem_post = [](sem_t* o) {
-      if (sem_in(o) == 0) return by_errno(EINVAL);
-      mg_sem_post(sem_in(o));
-      return 0;
-    },
+    .sem_destroy =
+        [](sem_t* o) {
+          if (sem_in(o) == 0) return by_errno(EINVAL);
+          mg_sem_destroy(sem_in(o));
+          store(*reinterpret_cast<uint64_t*>(o), uint64_t{0});
+          return 0;
+        },
+    .sem_wait =
+        [](sem_t* o) {
+          if (sem_in(o) == 0) return by_errno(EINVAL);
+          mg_sem_wait(sem_in(o));
+          return 0;
+        },
+    .sem_trywait =
+        [](sem_t* o) {
+          if (sem_in(o) == 0) return by_errno(EINVAL);
+          return mg_sem_trywait(sem_in(o)) != 0 ? 0 : by_errno(EAGAIN);
+        },
+    .sem_timedwait =
+        [](sem_t* o, const timespec* until) {
+          if (sem_in(o) == 0) return by_errno(EINVAL);
+          return by_errno(wait_until(CLOCK_REALTIME, until, [o] { return mg_sem_trywait(sem_in(o)) != 0; }));
+        },
+    .sem_clockwait =
+        [](sem_t* o, clockid_t clock, const timespec* until) {
+          if (sem_in(o) == 0) return by_errno(EINVAL);
+          return by_errno(wait_until(clock, until, [o] { return mg_sem_trywait(sem_in(o)) != 0; }));
+        },
+    .sem_post =
+        [](sem_t* o) {
+          if (sem_in(o) == 0) return by_errno(EINVAL);
+          mg_sem_post(sem_in(o));
+          return 0;
+        },
     .sem_getvalue = &value_of_sem,
 
     .pthread_once = [](pthread_once_t* o, void (*function)()) { return once(o, function); },
 
-    .mtx_init = [](mtx_t* o, int type) {
-      const bool recursive = (type & mtx_recursive) != 0;
-      return thrd_result(init_mutex(mutex_in(o), recursive ? PTHREAD_MUTEX_RECURSIVE : PTHREAD_MUTEX_NORMAL));
-    },
+    .mtx_init =
+        [](mtx_t* o, int type) {
+          const bool recursive = (type & mtx_recursive) != 0;
+          return thrd_result(init_mutex(mutex_in(o), recursive ? PTHREAD_MUTEX_RECURSIVE : PTHREAD_MUTEX_NORMAL));
+        },
     .mtx_destroy = [](mtx_t* o) { destroy_mutex(mutex_in(o)); },
     .mtx_lock = [](mtx_t* o) { return thrd_result(lock_mutex(mutex_in(o))); },
     .mtx_trylock = [](mtx_t* o) { return thrd_result(try_mutex(mutex_in(o))); },
-    .mtx_timedlock = [](mtx_t* o, const timespec* until) {
-      return thrd_result(lock_mutex_until(mutex_in(o), CLOCK_REALTIME, until));
-    },
+    .mtx_timedlock =
+        [](mtx_t* o, const timespec* until) {
+          return thrd_result(lock_mutex_until(mutex_in(o), CLOCK_REALTIME, until));
+        },
     .mtx_unlock = [](mtx_t* o) { return thrd_result(unlock_mutex(mutex_in(o))); },
     .cnd_init = [](cnd_t* o) { return thrd_result(init_condition(condition_in(o), CLOCK_REALTIME)); },
     .cnd_destroy = [](cnd_t* o) { destroy_condition(condition_in(o)); },
     .cnd_signal = [](cnd_t* o) { return mg_cond_signal(cond_of(condition_in(o))), static_cast<int>(thrd_success); },
-    .cnd_broadcast = [](cnd_t* o) {
-      return mg_cond_broadcast(cond_of(condition_in(o))), static_cast<int>(thrd_success);
-    },
+    .cnd_broadcast =
+        [](cnd_t* o) { return mg_cond_broadcast(cond_of(condition_in(o))), static_cast<int>(thrd_success); },
     .cnd_wait = [](cnd_t* o, mtx_t* m) { return thrd_result(wait_for(condition_in(o), mutex_in(m))); },
-    .cnd_timedwait = [](cnd_t* o, mtx_t* m, const timespec* until) {
-      return thrd_result(wait_for_until(condition_in(o), mutex_in(m), CLOCK_REALTIME, until));
-    },
+    .cnd_timedwait =
+        [](cnd_t* o, mtx_t* m, const timespec* until) {
+          return thrd_result(wait_for_until(condition_in(o), mutex_in(m), CLOCK_REALTIME, until));
+        },
     .call_once = [](once_flag* o, void (*function)()) { once(reinterpret_cast<int*>(o), function); },
 };
 

@@ -71,7 +71,8 @@ Status begin_sharing(Node& node) {
   header.word[0] = reinterpret_cast<uint64_t>(state);
   for (uint16_t n = 1; n < node.config().nodes; ++n) node.fabric().send(NodeId(n), header, SendContext::kOrdinary);
   serve_program();
-  if (!use_shared_stack() || !adopt_main_thread()) return fail("there is no shared memory for the program's first stack");
+  if (!use_shared_stack() || !adopt_main_thread())
+    return fail("there is no shared memory for the program's first stack");
   return {};
 }
 

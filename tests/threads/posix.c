@@ -86,7 +86,7 @@ static void* prepend(void* number) {
 // --- A queue with two conditions: one thread in two puts, the others take.
 static pthread_mutex_t queue_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t not_empty = PTHREAD_COND_INITIALIZER, not_full = PTHREAD_COND_INITIALIZER;
-static int queue[4], queued, put_of_all, taken_of_all;
+static int queue[4], queued;
 static long sum_put, sum_taken;
 
 static void* put_and_take(void* number) {

@@ -222,7 +222,10 @@ void add_flags_of_checks(std::vector<std::string>& flags, const Request& request
   if (request.sequential) option("-multigrain-sequential");
   if (request.asm_is_error) option("-multigrain-asm-error");
   if (request.explain) option("-multigrain-explain");
-  if (!request.unchecked_call.empty()) option("-multigrain-unchecked-call=" + request.unchecked_call);
+  // What threads share is kept by pages, which any function may access.
+  const std::string unchecked_call =
+      request.threads && request.unchecked_call.empty() ? "ignore" : request.unchecked_call;
+  if (!unchecked_call.empty()) option("-multigrain-unchecked-call=" + unchecked_call);
 }
 
 // The plugin comes after that of the checks: passes for the same place in the pipeline run in the order of plugins

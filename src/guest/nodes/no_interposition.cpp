@@ -22,6 +22,7 @@ void serve_thread_sync(const ThreadSync*) {}
 void set_shared_copies(void (*)(const void*, size_t, void*), void (*)(void*, size_t, const void*)) {}
 void set_shared_region(const void*, size_t) {}
 void add_shared_part(const void*, size_t) {}
+void forget_shared_parts() {}
 void refuse_thread_sync(void (*)(const char*, const void*, const char*)) {}
 unsigned long counted_threads() {
   return 0;
