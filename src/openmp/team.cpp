@@ -1,0 +1,271 @@
+#include "openmp/team.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <mutex>
+#include <new>
+
+#include "openmp/memory.h"
+#include "openmp/program_symbols.h"
+#include "openmp/tasks.h"
+#include "runtime/running.h"
+
+namespace multigrain::openmp {
+namespace {
+
+[[gnu::tls_model("initial-exec")]] constinit thread_local Thread t_thread;
+
+constinit std::atomic<Shared*> g_shared{nullptr};
+constinit std::mutex g_making_shared;
+constinit std::atomic<int32_t> g_foreign_threads{0};
+// The master's alone: whether a region with workers runs, and how many there have been.
+constinit std::atomic<bool> g_in_region{false};
+constinit uint64_t g_regions = 0;
+constinit uint32_t g_ordered = 0;
+
+bool is_thread_of_main() {
+  return gettid() == getpid() && __multigrain_is_running() != 0 && mg_node() == 0;
+}
+
+// Before main() the thread of main() cannot be told from others: then it is asked again.
+void know(Thread& thread) {
+  if (thread.frame == nullptr) {
+    thread.initial.controls = initial_controls();
+    thread.frame = &thread.initial;
+  }
+  if (__multigrain_is_running() == 0) return;
+  if (is_thread_of_main()) {
+    thread.kind = Thread::Kind::kMain;
+    return;
+  }
+  thread.kind = Thread::Kind::kForeign;
+  // These numbers are above those of workers; nothing here goes by them.
+  thread.global = static_cast<int32_t>(mg_processors()) + g_foreign_threads.fetch_add(1, std::memory_order_relaxed);
+}
+
+// --- Workers
+
+void run_part(Thread& thread, const Shared& all, uint32_t number) {
+  const Region& region = all.region;
+  Frame frame;
+  frame.outer = thread.frame;
+  frame.threads = region.threads;
+  frame.number = number;
+  frame.level = region.level;
+  frame.active_level = region.active_level;
+  frame.controls = region.controls;
+  frame.region = region.number;
+  frame.ordered = region.ordered;
+  thread.team_number = region.team_number;
+  thread.teams = region.teams;
+  thread.frame = &frame;
+  call(region.microtask, thread.global, region.arguments, region.argument);
+  end_of_region(thread);
+  thread.frame = frame.outer;
+  if (number == 0) g_ordered = frame.ordered;
+}
+
+// The number of the worker is its place among the processors that were started.
+struct Start {
+  Shared* shared;
+  uint32_t number;
+};
+
+void work(void* argument) {
+  const Start& start = *static_cast<Start*>(argument);
+  Shared& all = *start.shared;
+  const uint32_t number = start.number;
+  g_shared.store(&all, std::memory_order_release);
+  Thread& thread = t_thread;
+  thread.initial.controls = initial_controls();
+  thread.frame = &thread.initial;
+  thread.kind = Thread::Kind::kWorker;
+  thread.global = static_cast<int32_t>(number);
+  while (true) {
+    mg_barrier(all.all);
+    if (all.region.microtask == nullptr) return;
+    if (number < all.region.threads) run_part(thread, all, number);
+    mg_barrier(all.all);
+  }
+}
+
+// Lets the workers go when main() has ended. If exit() was called in a region, or by another thread, they may be anywhere,
+// and the runtime ends them as it ends processors that still run.
+void at_exit() {
+  Shared* const all = g_shared.load(std::memory_order_acquire);
+  if (all == nullptr || all->threads <= 1 || __multigrain_is_running() == 0) return;
+  if (t_thread.kind != Thread::Kind::kMain || g_in_region.load(std::memory_order_relaxed)) return;
+  all->region.microtask = nullptr;
+  mg_barrier(all->all);
+  for (unsigned processor = 1; processor < mg_processors(); ++processor) mg_join(processor);
+  all->threads = 1;
+}
+
+// The processors that are started, and the numbers of their threads, are in the order of the processors. A barrier that
+// waits for exactly those is made afterwards: so workers must not run before it is known.
+void start_workers(Shared& all) {
+  const unsigned processors = mg_processors();
+  auto* const starts = new_shared<Start>(processors);
+  // This barrier is of the processors that the run has. Those that the program uses otherwise cannot be workers; then
+  // there are none.
+  all.all = mg_barrier_create(processors);
+  all.of_some = new_shared<mg_barrier_t>(processors + 1);
+  all.ordered = mg_flag_create();
+  all.program_has_tasks = program_refers_to("__kmpc_omp_task_alloc");
+  all.shape.threads = processors;
+  all.shape.nodes = mg_nodes();
+  for (unsigned node = 0; node <= mg_nodes(); ++node) all.shape.first[node] = node * mg_processors_per_node();
+  for (unsigned processor = 1; processor < processors; ++processor) starts[processor] = {&all, processor};
+  for (unsigned processor = 1; processor < processors; ++processor) {
+    const int failed = mg_spawn(processor, &work, &starts[processor]);
+    if (failed == 0) continue;
+    if (processor == 1 && failed == -EBUSY) {
+      // The program has started the processors itself: its regions are those of one processor.
+      mg_barrier_destroy(all.all);
+      mg_flag_destroy(all.ordered);
+      free_shared(all.of_some);
+      free_shared(starts);
+      return;
+    }
+    end_run(mg_error());
+  }
+  all.threads = processors;
+  std::atexit(&at_exit);
+}
+
+// Returns how many threads the next region has, and starts the workers if it needs them.
+uint32_t decide_threads(Thread& thread) {
+  const Frame& frame = *thread.frame;
+  uint32_t threads = thread.wanted_threads != 0 ? thread.wanted_threads : frame.controls.threads;
+  thread.wanted_threads = 0;
+  if (thread.kind != Thread::Kind::kMain ||
+      frame.active_level >= static_cast<int32_t>(frame.controls.max_active_levels))
+    return 1;
+  // A thread of main() inside a serialized region of an active one is a thread of the active one's team.
+  if (g_in_region.load(std::memory_order_relaxed)) return 1;
+  threads = std::min({threads, frame.controls.thread_limit, mg_processors()});
+  if (threads <= 1) return 1;
+  Shared& all = shared();
+  if (all.threads == 0) start_workers(all);
+  return std::max(1u, std::min(threads, all.threads));
+}
+
+}  // namespace
+
+Thread& this_thread() {
+  Thread& thread = t_thread;
+  if (thread.kind == Thread::Kind::kNew) [[unlikely]]
+    know(thread);
+  return thread;
+}
+
+Shared& shared() {
+  Shared* const known = g_shared.load(std::memory_order_acquire);
+  if (known != nullptr) [[likely]]
+    return *known;
+  const std::lock_guard one_at_a_time(g_making_shared);
+  if (Shared* const made = g_shared.load(std::memory_order_acquire)) return *made;
+  auto* const made = new_shared<Shared>();
+  make_parts(*made);
+  g_shared.store(made, std::memory_order_release);
+  return *made;
+}
+
+void begin_alone(Thread& thread) {
+  Frame* frame = thread.free_frames;
+  if (frame != nullptr) {
+    thread.free_frames = frame->outer;
+  } else {
+    constexpr size_t kFrames = 16;
+    auto* const some = static_cast<Frame*>(allocate_private(sizeof(Frame) * kFrames));
+    for (size_t i = 1; i < kFrames; ++i) {
+      some[i].outer = thread.free_frames;
+      thread.free_frames = &some[i];
+    }
+    frame = some;
+  }
+  new (frame) Frame;
+  frame->outer = thread.frame;
+  frame->level = thread.frame->level + 1;
+  frame->active_level = thread.frame->active_level;
+  frame->controls = thread.frame->controls;
+  thread.frame = frame;
+  thread.wanted_threads = 0;
+}
+
+void end_alone(Thread& thread) {
+  end_of_region(thread);
+  Frame* const frame = thread.frame;
+  thread.frame = frame->outer;
+  frame->outer = thread.free_frames;
+  thread.free_frames = frame;
+}
+
+void fork(Thread& thread, Microtask microtask, uint32_t arguments, void* const* argument) {
+  if (arguments > kMaxArguments)
+    end_run("a parallel region uses more than 512 variables of its surroundings:", arguments);
+  const uint32_t threads = decide_threads(thread);
+  if (threads == 1) {
+    begin_alone(thread);
+    call(microtask, thread.global, arguments, argument);
+    end_alone(thread);
+    return;
+  }
+  Shared& all = shared();
+  if (threads < all.threads && all.of_some[threads] == 0) all.of_some[threads] = mg_barrier_create(threads);
+  Region& region = all.region;
+  region.microtask = microtask;
+  region.number = ++g_regions;
+  region.threads = threads;
+  region.arguments = arguments;
+  region.ordered = g_ordered;
+  region.level = thread.frame->level + 1;
+  region.active_level = thread.frame->active_level + 1;
+  region.team_number = thread.team_number;
+  region.teams = thread.teams;
+  region.controls = thread.frame->controls;
+  std::copy_n(argument, arguments, region.argument);
+  g_in_region.store(true, std::memory_order_relaxed);
+  mg_barrier(all.all);
+  run_part(thread, all, 0);
+  mg_barrier(all.all);
+  g_in_region.store(false, std::memory_order_relaxed);
+}
+
+void bare_team_barrier(const Frame& frame) {
+  if (frame.threads == 1) return;
+  const Shared& all = shared();
+  mg_barrier(frame.threads == all.threads ? all.all : all.of_some[frame.threads]);
+}
+
+void team_barrier(Thread& thread) {
+  Frame& frame = *thread.frame;
+  if (frame.threads == 1) {
+    complete_all_tasks(thread);
+    return;
+  }
+  if (shared().program_has_tasks)
+    task_barrier(thread);
+  else
+    bare_team_barrier(frame);
+}
+
+TeamShape shape_of(const Frame& frame) {
+  TeamShape shape = shared().shape;
+  if (frame.threads == shape.threads) return shape;
+  shape.threads = frame.threads;
+  while (shape.first[shape.nodes - 1] >= frame.threads) --shape.nodes;
+  shape.first[shape.nodes] = frame.threads;
+  return shape;
+}
+
+unsigned node_of(const Frame& frame, const TeamShape& shape) {
+  unsigned node = 0;
+  while (shape.first[node + 1] <= frame.number) ++node;
+  return node;
+}
+
+}  // namespace multigrain::openmp
