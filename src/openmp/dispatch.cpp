@@ -15,7 +15,8 @@ struct Wanted {
   ScheduleKind kind;
   bool ordered;
   bool ascending;
-  int64_t chunk;  // 0: none was given
+  int64_t chunk;       // 0: none was given
+  int64_t vector = 1;  // a simd loop's parts are multiples of this
 };
 
 Wanted understand(int32_t schedule, int64_t chunk, const Frame& frame) {
@@ -38,6 +39,7 @@ Wanted understand(int32_t schedule, int64_t chunk, const Frame& frame) {
       const Schedule& set = frame.controls.schedule;
       // For a simd loop the compiler says the length of a vector.
       const int64_t vector = schedule == kScheduleRuntimeSimd ? std::max<int64_t>(chunk, 1) : 1;
+      wanted.vector = vector;
       wanted.kind = set.kind;
       wanted.ascending = wanted.ascending || set.monotonic;
       wanted.chunk = set.chunk * vector;
@@ -59,6 +61,13 @@ Wanted understand(int32_t schedule, int64_t chunk, const Frame& frame) {
   return wanted;
 }
 
+// Returns the thread's part of a loop in equal parts. But for the last, it is a multiple of the vector's length.
+Interval part_in_vectors(uint64_t iterations, const Frame& frame, uint64_t vector) {
+  if (vector == 1) return part_of(iterations, frame.number, frame.threads);
+  const Interval vectors = part_of(count_chunks(iterations, vector), frame.number, frame.threads);
+  return iterations_of(vectors, vector, iterations);
+}
+
 // Chunks are given out every so many one where their order matters: each thread's turn then comes as soon as it can. So
 // they are in an ordered loop of every schedule, and where iterations wait for each other.
 void begin(Frame& frame, const Wanted& wanted, uint64_t iterations) {
@@ -73,7 +82,7 @@ void begin(Frame& frame, const Wanted& wanted, uint64_t iterations) {
     loop.way = Loop::Way::kWhole;
     loop.whole = {0, iterations};
   } else if (in_one_part && !loop.ordered) {
-    loop.whole = part_of(iterations, frame.number, frame.threads);
+    loop.whole = part_in_vectors(iterations, frame, static_cast<uint64_t>(wanted.vector));
     loop.way = loop.whole.empty() ? Loop::Way::kNone : Loop::Way::kWhole;
   } else {
     // An ordered loop without a chunk size has a chunk for each thread.
@@ -135,10 +144,8 @@ template <typename T, typename S = std::make_signed_t<T>>
 int32_t next_of(int32_t* last, T* lower, T* upper, S* stride) {
   Frame& frame = *this_thread().frame;
   const Interval part = next(frame);
-  if (part.empty()) {
-    if (last != nullptr) *last = 0;
-    return 0;
-  }
+  // What `last` says of the thread's last chunk is looked at after the loop.
+  if (part.empty()) return 0;
   const Loop& loop = frame.loop;
   const LoopBounds<T> bounds{static_cast<T>(loop.lower), static_cast<S>(loop.step)};
   *lower = bounds.value(part.begin);

@@ -10,6 +10,9 @@
 //       out in advance, and every take() continues where the one before it ended, whichever node took. So no thread
 //       waits for a chunk that is behind another which the same node has not given out yet.
 //   L4  A node's bulk is given out in ascending order. With L3 a thread's chunks ascend.
+//   L5  The thread that has taken the loop's last chunk takes no other: compiled code takes the values of lastprivate
+//       variables from what a thread executed last. The last chunk is the last of its bulk; so the thread leaves no chunk
+//       behind that only it could take, and what other shares still have, other nodes take.
 #pragma once
 
 #include <algorithm>

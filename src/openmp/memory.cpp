@@ -56,4 +56,8 @@ void* allocate_private(size_t bytes) {
   return block;
 }
 
+void free_private(void* block, size_t bytes) {
+  ::munmap(block, bytes);
+}
+
 }  // namespace multigrain::openmp

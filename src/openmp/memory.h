@@ -23,7 +23,8 @@ T* new_shared(size_t count = 1) {
   return static_cast<T*>(allocate_shared(sizeof(T) * count));
 }
 
-// Memory of this process alone, zero, which is never given back.
+// Memory of this process alone, zero.
 void* allocate_private(size_t bytes);
+void free_private(void* block, size_t bytes);
 
 }  // namespace multigrain::openmp

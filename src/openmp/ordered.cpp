@@ -47,8 +47,12 @@ bool number_of(const Doacross& nest, const int64_t* vector, uint64_t& number) {
   return true;
 }
 
-bool is_done(const SharedDoacross& place, uint64_t number) {
-  return (place.done[number / 64] >> (number % 64) & 1) != 0;
+bool has_bit(const uint64_t* bits, uint64_t number) {
+  return (bits[number / 64] >> (number % 64) & 1) != 0;
+}
+
+void set_bit(uint64_t* bits, uint64_t number) {
+  bits[number / 64] |= uint64_t{1} << number % 64;
 }
 
 // The first thread of the team that comes takes the place, when the loop before it is over.
@@ -92,6 +96,8 @@ void __kmpc_doacross_init(Ident*, int32_t, int32_t dimensions, const DoacrossDim
     nest.dimension[static_cast<size_t>(i)] = dimension[i];
     iterations *= size_of(dimension[i]);
   }
+  nest.own_bytes = (iterations / 64 + 1) * sizeof(uint64_t);
+  nest.own = static_cast<uint64_t*>(allocate_private(nest.own_bytes));
   enter(*nest.place, instance, iterations);
 }
 
@@ -99,9 +105,10 @@ void __kmpc_doacross_wait(Ident*, int32_t, const int64_t* vector) {
   const Frame& frame = *this_thread().frame;
   uint64_t number = 0;
   if (frame.threads == 1 || !number_of(frame.doacross, vector, number)) return;
+  if (has_bit(frame.doacross.own, number)) return;
   SharedDoacross& place = *frame.doacross.place;
   mg_lock(place.lock);
-  while (!is_done(place, number)) {
+  while (!has_bit(place.done, number)) {
     ++place.waiting;
     mg_cond_wait(place.changed, place.lock);
     --place.waiting;
@@ -113,9 +120,10 @@ void __kmpc_doacross_post(Ident*, int32_t, const int64_t* vector) {
   const Frame& frame = *this_thread().frame;
   uint64_t number = 0;
   if (frame.threads == 1 || !number_of(frame.doacross, vector, number)) return;
+  set_bit(frame.doacross.own, number);
   SharedDoacross& place = *frame.doacross.place;
   mg_lock(place.lock);
-  place.done[number / 64] |= uint64_t{1} << number % 64;
+  set_bit(place.done, number);
   if (place.waiting != 0) mg_cond_broadcast(place.changed);
   mg_unlock(place.lock);
 }
@@ -124,6 +132,7 @@ void __kmpc_doacross_fini(Ident*, int32_t) {
   Frame& frame = *this_thread().frame;
   if (frame.threads == 1) return;
   SharedDoacross& place = *frame.doacross.place;
+  free_private(frame.doacross.own, frame.doacross.own_bytes);
   frame.doacross.place = nullptr;
   mg_lock(place.lock);
   if (++place.left == frame.threads) {

@@ -25,9 +25,16 @@ namespace {
 
 constinit std::array<NodeLoop, kLoopPlaces> g_loops{};
 
-// Returns chunks for a node, or none, once, if nothing is left (D3).
-Interval take_shared(SharedLoop& place, const Loop& loop, const TeamShape& team, unsigned node) {
-  mg_lock(place.lock);
+// Called under the lock: a node asks no more (D3).
+void ask_no_more(SharedLoop& place, const TeamShape& team) {
+  if (++place.told != team.nodes) return;
+  place.told = 0;
+  place.instance = 0;
+  if (place.waiting != 0) mg_cond_broadcast(place.free);
+}
+
+// Called under the lock: makes the place the loop's.
+void enter_shared(SharedLoop& place, const Loop& loop, const TeamShape& team) {
   while (place.instance != loop.instance) {
     if (place.instance == 0) {
       place.instance = loop.instance;
@@ -38,14 +45,31 @@ Interval take_shared(SharedLoop& place, const Loop& loop, const TeamShape& team,
     mg_cond_wait(place.free, place.lock);
     --place.waiting;
   }
+}
+
+// Returns chunks for a node, or none, once, if nothing is left (D3).
+Interval take_shared(SharedLoop& place, const Loop& loop, const TeamShape& team, unsigned node) {
+  mg_lock(place.lock);
+  enter_shared(place, loop, team);
   const Interval taken = take(place.rest, team, node, loop.ascending);
-  if (taken.empty() && ++place.told == team.nodes) {
-    place.told = 0;
-    place.instance = 0;
-    if (place.waiting != 0) mg_cond_broadcast(place.free);
-  }
+  if (taken.empty()) ask_no_more(place, team);
   mg_unlock(place.lock);
   return taken;
+}
+
+void leave_shared(SharedLoop& place, const Loop& loop, const TeamShape& team) {
+  mg_lock(place.lock);
+  enter_shared(place, loop, team);
+  ask_no_more(place, team);
+  mg_unlock(place.lock);
+}
+
+// Called under the guard: the thread leaves the loop.
+void leave(NodeLoop& here, SharedLoop& place, const Loop& loop) {
+  if (++here.left != here.team.threads_of(here.node)) return;
+  if (!here.nothing_left) leave_shared(place, loop, here.team);
+  here.instance = 0;
+  pthread_cond_broadcast(&here.free);
 }
 
 }  // namespace
@@ -80,17 +104,19 @@ void enter_node_loop(const Frame& frame, Loop& loop) {
 
 Interval next_chunks(Loop& loop) {
   NodeLoop& here = *loop.node_loop;
+  SharedLoop& place = shared().loops->loop[loop.instance % kLoopPlaces];
   const std::lock_guard hold(here.guard);
-  if (here.bulk.empty() && !here.nothing_left) {
-    here.bulk = take_shared(shared().loops->loop[loop.instance % kLoopPlaces], loop, here.team, here.node);
+  if (!loop.has_last && here.bulk.empty() && !here.nothing_left) {
+    here.bulk = take_shared(place, loop, here.team, here.node);
     here.nothing_left = here.bulk.empty();
   }
-  if (!here.bulk.empty()) return take_of_bulk(here.bulk, here.team.threads_of(here.node), loop.guided);
-  if (++here.left == here.team.threads_of(here.node)) {
-    here.instance = 0;
-    pthread_cond_broadcast(&here.free);
+  if (loop.has_last || here.bulk.empty()) {
+    leave(here, place, loop);
+    return {};
   }
-  return {};
+  const Interval taken = take_of_bulk(here.bulk, here.team.threads_of(here.node), loop.guided);
+  loop.has_last = taken.end == loop.chunks;
+  return taken;
 }
 
 }  // namespace multigrain::openmp

@@ -5,8 +5,8 @@
 //       number of places, in the shared table and in each node's own.
 //   D2  A shared place is guarded by its lock. It belongs to the instance that it names, or to none. The first node that
 //       wants something of a loop takes the place for it, and waits for that until the loop before it is over.
-//   D3  A node is told once, by an empty interval, that nothing is left, and asks no more. When all nodes of the team have
-//       been told, the place belongs to no loop.
+//   D3  A node is told once, by an empty interval, that nothing is left, and asks no more; or all its threads have left
+//       before (L5). When all nodes of the team have come to that, the place belongs to no loop.
 //   D4  A node's place is guarded by the node's mutex, which is in private memory, and belongs to an instance until all
 //       threads of the team that are on this node have been told that nothing is left.
 #pragma once

@@ -144,6 +144,8 @@ uint32_t decide_threads(Thread& thread) {
   if (thread.kind != Thread::Kind::kMain ||
       frame.active_level >= static_cast<int32_t>(frame.controls.max_active_levels))
     return 1;
+  // A child that the program has forked has no workers, and none of the interface.
+  if (__multigrain_is_running() == 0) return 1;
   // A thread of main() inside a serialized region of an active one is a thread of the active one's team.
   if (g_in_region.load(std::memory_order_relaxed)) return 1;
   threads = std::min({threads, frame.controls.thread_limit, mg_processors()});

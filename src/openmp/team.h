@@ -82,6 +82,7 @@ struct Loop {
   bool ordered = false;
   bool guided = false;
   bool ascending = false;
+  bool has_last = false;  // kBulk: the thread has taken the last chunk (L5)
   uint64_t iterations = 0;
   uint64_t chunk = 1;
   uint64_t chunks = 0;
@@ -102,6 +103,8 @@ struct Loop {
 inline constexpr int32_t kMaxDimensions = 16;
 struct Doacross {
   SharedDoacross* place = nullptr;  // null: the thread is in none
+  uint64_t* own = nullptr;          // bits of the iterations that the thread itself has done; private
+  size_t own_bytes = 0;
   int32_t dimensions = 0;
   std::array<DoacrossDimension, kMaxDimensions> dimension;
 };
