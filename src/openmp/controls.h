@@ -12,6 +12,8 @@ struct Schedule {
   ScheduleKind kind = ScheduleKind::kStatic;
   bool monotonic = false;
   int64_t chunk = 0;
+
+  friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 
 // The variables that each implicit task has of its own; a region's threads begin with those of its master.
@@ -23,6 +25,8 @@ struct Controls {
   int32_t default_device = 0;
   uintptr_t default_allocator = 1;
   Schedule schedule;
+
+  friend bool operator==(const Controls&, const Controls&) = default;
 };
 
 // Those that the whole program has.

@@ -24,6 +24,7 @@ constinit std::atomic<int32_t> g_foreign_threads{0};
 // The master's alone: whether a region with workers runs, and how many there have been.
 constinit std::atomic<bool> g_in_region{false};
 constinit uint64_t g_regions = 0;
+constinit RegionHistory g_history{};
 constinit uint32_t g_ordered = 0;
 
 bool is_thread_of_main() {
@@ -48,8 +49,8 @@ void know(Thread& thread) {
 
 // --- Workers
 
-void run_part(Thread& thread, const Shared& all, uint32_t number) {
-  const Region& region = all.region;
+void run_part(Thread& thread, const RegionHead& region, void* const* argument, uint64_t region_number,
+              uint32_t number) {
   Frame frame;
   frame.outer = thread.frame;
   frame.threads = region.threads;
@@ -57,12 +58,12 @@ void run_part(Thread& thread, const Shared& all, uint32_t number) {
   frame.level = region.level;
   frame.active_level = region.active_level;
   frame.controls = region.controls;
-  frame.region = region.number;
+  frame.region = region_number;
   frame.ordered = region.ordered;
   thread.team_number = region.team_number;
   thread.teams = region.teams;
   thread.frame = &frame;
-  call(region.microtask, thread.global, region.arguments, region.argument);
+  call(region.microtask, thread.global, region.arguments, argument);
   end_of_region(thread);
   thread.frame = frame.outer;
   if (number == 0) g_ordered = frame.ordered;
@@ -74,8 +75,8 @@ struct Start {
   uint32_t number;
 };
 
-void work(void* argument) {
-  const Start& start = *static_cast<Start*>(argument);
+void work(void* what) {
+  const Start& start = *static_cast<Start*>(what);
   Shared& all = *start.shared;
   const uint32_t number = start.number;
   g_shared.store(&all, std::memory_order_release);
@@ -84,10 +85,18 @@ void work(void* argument) {
   thread.frame = &thread.initial;
   thread.kind = Thread::Kind::kWorker;
   thread.global = static_cast<int32_t>(number);
-  while (true) {
+  auto& history = *new (allocate_private(sizeof(RegionHistory))) RegionHistory();
+  for (uint64_t region = 1;; ++region) {
     mg_barrier(all.all);
-    if (all.region.microtask == nullptr) return;
-    if (number < all.region.threads) run_part(thread, all, number);
+    const bool changed = all.region.changed_at == region;
+    const RegionHistory::Seen* const expected = history.expected();
+    if (!changed && expected == nullptr)
+      end_run("a worker expects no region, and was told of none; its number:", region);
+    const RegionHead& head = changed ? all.region.head : expected->head;
+    void* const* const argument = changed ? all.region.argument : expected->argument.data();
+    if (head.microtask == nullptr) return;
+    if (number < head.threads) run_part(thread, head, argument, region, number);
+    history.note(head, argument);
     mg_barrier(all.all);
   }
 }
@@ -98,7 +107,8 @@ void at_exit() {
   Shared* const all = g_shared.load(std::memory_order_acquire);
   if (all == nullptr || all->threads <= 1 || __multigrain_is_running() == 0) return;
   if (t_thread.kind != Thread::Kind::kMain || g_in_region.load(std::memory_order_relaxed)) return;
-  all->region.microtask = nullptr;
+  all->region.head.microtask = nullptr;
+  all->region.changed_at = ++g_regions;
   mg_barrier(all->all);
   for (unsigned processor = 1; processor < mg_processors(); ++processor) mg_join(processor);
   all->threads = 1;
@@ -218,21 +228,27 @@ void fork(Thread& thread, Microtask microtask, uint32_t arguments, void* const* 
   }
   Shared& all = shared();
   if (threads < all.threads && all.of_some[threads] == 0) all.of_some[threads] = mg_barrier_create(threads);
-  Region& region = all.region;
-  region.microtask = microtask;
-  region.number = ++g_regions;
-  region.threads = threads;
-  region.arguments = arguments;
-  region.ordered = g_ordered;
-  region.level = thread.frame->level + 1;
-  region.active_level = thread.frame->active_level + 1;
-  region.team_number = thread.team_number;
-  region.teams = thread.teams;
-  region.controls = thread.frame->controls;
-  std::copy_n(argument, arguments, region.argument);
+  RegionHead head;
+  head.microtask = microtask;
+  head.threads = threads;
+  head.arguments = arguments;
+  head.ordered = g_ordered;
+  head.level = thread.frame->level + 1;
+  head.active_level = thread.frame->active_level + 1;
+  head.team_number = thread.team_number;
+  head.teams = thread.teams;
+  head.controls = thread.frame->controls;
+  ++g_regions;
+  const RegionHistory::Seen* const expected = g_history.expected();
+  if (expected == nullptr || !expected->is(head, argument)) {
+    all.region.head = head;
+    std::copy_n(argument, arguments, all.region.argument);
+    all.region.changed_at = g_regions;
+  }
+  g_history.note(head, argument);
   g_in_region.store(true, std::memory_order_relaxed);
   mg_barrier(all.all);
-  run_part(thread, all, 0);
+  run_part(thread, head, argument, g_regions, 0);
   mg_barrier(all.all);
   g_in_region.store(false, std::memory_order_relaxed);
 }

@@ -4,9 +4,11 @@
 // more than one thread starts (mg_spawn), in the order of their numbers; they stay until main() has ended. Threads that the
 // program has created by other means are alone: their regions have one thread.
 //
-//   T1  Between two regions every worker is in the barrier of all threads. The master writes the Region before it comes
-//       to that barrier (fork); a worker reads it afterwards. At the region's end all threads come to the barrier
-//       once more (join), those that are not in the team at once. So a Region is written only while no worker reads it.
+//   T1  Between two regions every worker is in the barrier of all threads. The master says what the next region is before it
+//       comes to that barrier (fork): it writes the Region, unless the workers expect what it is (region_history.h). A
+//       worker looks at the Region afterwards. At the region's end all threads come to the barrier once more (join), those
+//       that are not in the team at once. So a Region is written only while no worker reads it. Regions are numbered by
+//       all threads alike, since all workers come to each.
 //   T2  Between fork and join the threads of a team synchronise by the team's barrier, the locks and flags of Shared, and
 //       by nothing else: each of these is a release and an acquire. What is in Shared is written under the lock or
 //       between the barriers that its comment names. No hardware atomic is used across nodes.
@@ -25,6 +27,7 @@
 #include "openmp/abi.h"
 #include "openmp/controls.h"
 #include "openmp/loop_shares.h"
+#include "openmp/region_history.h"
 
 namespace multigrain::openmp {
 
@@ -37,20 +40,10 @@ struct TaskGroup;
 struct NodeLoop;
 struct SharedDoacross;
 
-inline constexpr unsigned kMaxArguments = 512;
-
 // What the master tells the workers of a region (T1).
 struct Region {
-  Microtask microtask;  // null: there will be no more regions
-  uint64_t number;      // from 1
-  uint32_t threads;     // of the team
-  uint32_t arguments;
-  uint32_t ordered;  // Frame::ordered in the beginning
-  int32_t level;
-  int32_t active_level;
-  int32_t team_number;  // of the league
-  int32_t teams;
-  Controls controls;
+  uint64_t changed_at;  // the number, from 1, of the last region that was written here; all later ones were expected
+  RegionHead head;
   void* argument[kMaxArguments];
 };
 
@@ -117,7 +110,7 @@ struct Frame {
   int32_t level = 0;
   int32_t active_level = 0;
   Controls controls;
-  uint64_t region = 0;          // Region::number
+  uint64_t region = 0;          // its number, from 1
   uint64_t loops = 0;           // dynamic loops that the thread has come to (T4)
   uint32_t ordered = 0;         // chunks of ordered loops that were before the loop in which the thread is (T4)
   uint64_t doacross_loops = 0;  // T4
