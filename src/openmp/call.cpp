@@ -3,6 +3,7 @@
 // A function of the C ABI finds its arguments in registers and on the stack of its caller, and may be called with more of
 // them than it has. So there are callers of a few sizes.
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "openmp/memory.h"
@@ -17,7 +18,7 @@ using Pointer = void*;
 template <size_t... I>
 void call_with(Microtask microtask, int32_t* global, int32_t* bound, void* const* argument, std::index_sequence<I...>) {
   using Body = void (*)(int32_t*, int32_t*, Pointer<I>...);
-  reinterpret_cast<Body>(reinterpret_cast<void*>(microtask))(global, bound, argument[I]...);
+  std::bit_cast<Body>(microtask)(global, bound, argument[I]...);
 }
 
 template <size_t Size>

@@ -2,6 +2,8 @@
 
 #include <multigrain/multigrain.h>
 
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
@@ -45,7 +47,8 @@ std::string_view variable(const char* name) {
 }
 
 bool is_word(std::string_view text, std::string_view word) {
-  return text.size() == word.size() && strncasecmp(text.data(), word.data(), word.size()) == 0;
+  const auto same = [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; };
+  return std::ranges::equal(text, word, same);
 }
 
 // Takes text up to the separator off the front of `rest`.

@@ -1,6 +1,7 @@
 // The locks of omp.h. A lock is a lock of Multigrain, whose handle is in the program's variable. A nestable lock is one,
 // too: how often its holder has taken it, only the holder need know.
 #include "openmp/memory.h"
+#include "openmp/ordered.h"
 #include "openmp/team.h"
 
 namespace multigrain::openmp {
@@ -37,6 +38,7 @@ void omp_destroy_lock(LockVariable* variable) {
   variable->lock = 0;
 }
 void omp_set_lock(LockVariable* variable) {
+  publish_iterations();
   mg_lock(variable->lock);
 }
 void omp_unset_lock(LockVariable* variable) {
@@ -63,6 +65,7 @@ void omp_set_nest_lock(LockVariable* variable) {
     ++held->depth;
     return;
   }
+  publish_iterations();
   mg_lock(lock);
   note_taken(thread, lock);
 }

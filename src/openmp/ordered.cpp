@@ -1,5 +1,7 @@
 #include "openmp/ordered.h"
 
+#include <algorithm>
+
 #include "openmp/memory.h"
 #include "openmp/shared_loops.h"
 
@@ -51,10 +53,6 @@ bool has_bit(const uint64_t* bits, uint64_t number) {
   return (bits[number / 64] >> (number % 64) & 1) != 0;
 }
 
-void set_bit(uint64_t* bits, uint64_t number) {
-  bits[number / 64] |= uint64_t{1} << number % 64;
-}
-
 // The first thread of the team that comes takes the place, when the loop before it is over.
 void enter(SharedDoacross& place, uint64_t instance, uint64_t iterations) {
   mg_lock(place.lock);
@@ -72,7 +70,33 @@ void enter(SharedDoacross& place, uint64_t instance, uint64_t iterations) {
   mg_unlock(place.lock);
 }
 
+// Called under the lock: makes known what the thread has done.
+void publish(Doacross& nest) {
+  const SharedDoacross& place = *nest.place;
+  for (uint64_t word = nest.unpublished.begin; word < nest.unpublished.end; ++word) place.done[word] |= nest.own[word];
+  nest.unpublished = {};
+  nest.published_at = mg_time_ns();
+  if (place.waiting != 0) mg_cond_broadcast(place.changed);
+}
+
+void note_done(Doacross& nest, uint64_t number) {
+  nest.own[number / 64] |= uint64_t{1} << number % 64;
+  Interval& words = nest.unpublished;
+  const uint64_t word = number / 64;
+  words =
+      words.empty() ? Interval{word, word + 1} : Interval{std::min(words.begin, word), std::max(words.end, word + 1)};
+}
+
 }  // namespace
+
+void publish_iterations() {
+  Doacross& nest = this_thread().frame->doacross;
+  if (nest.place == nullptr || nest.unpublished.empty()) return;
+  const mg_lock_t lock = nest.place->lock;
+  mg_lock(lock);
+  publish(nest);
+  mg_unlock(lock);
+}
 
 MG_OPENMP_BEGIN
 
@@ -91,6 +115,8 @@ void __kmpc_doacross_init(Ident*, int32_t, int32_t dimensions, const DoacrossDim
   Doacross& nest = frame.doacross;
   nest.place = &shared().loops->doacross[instance % kLoopPlaces];
   nest.dimensions = dimensions;
+  nest.unpublished = {};
+  nest.published_at = 0;
   uint64_t iterations = 1;
   for (int32_t i = 0; i < dimensions; ++i) {
     nest.dimension[static_cast<size_t>(i)] = dimension[i];
@@ -102,12 +128,13 @@ void __kmpc_doacross_init(Ident*, int32_t, int32_t dimensions, const DoacrossDim
 }
 
 void __kmpc_doacross_wait(Ident*, int32_t, const int64_t* vector) {
-  const Frame& frame = *this_thread().frame;
+  Frame& frame = *this_thread().frame;
+  Doacross& nest = frame.doacross;
   uint64_t number = 0;
-  if (frame.threads == 1 || !number_of(frame.doacross, vector, number)) return;
-  if (has_bit(frame.doacross.own, number)) return;
-  SharedDoacross& place = *frame.doacross.place;
+  if (frame.threads == 1 || !number_of(nest, vector, number) || has_bit(nest.own, number)) return;
+  SharedDoacross& place = *nest.place;
   mg_lock(place.lock);
+  if (!nest.unpublished.empty()) publish(nest);
   while (!has_bit(place.done, number)) {
     ++place.waiting;
     mg_cond_wait(place.changed, place.lock);
@@ -117,20 +144,18 @@ void __kmpc_doacross_wait(Ident*, int32_t, const int64_t* vector) {
 }
 
 void __kmpc_doacross_post(Ident*, int32_t, const int64_t* vector) {
-  const Frame& frame = *this_thread().frame;
+  Frame& frame = *this_thread().frame;
+  Doacross& nest = frame.doacross;
   uint64_t number = 0;
-  if (frame.threads == 1 || !number_of(frame.doacross, vector, number)) return;
-  set_bit(frame.doacross.own, number);
-  SharedDoacross& place = *frame.doacross.place;
-  mg_lock(place.lock);
-  set_bit(place.done, number);
-  if (place.waiting != 0) mg_cond_broadcast(place.changed);
-  mg_unlock(place.lock);
+  if (frame.threads == 1 || !number_of(nest, vector, number)) return;
+  note_done(nest, number);
+  if (mg_time_ns() - nest.published_at >= kPublishEveryNs) publish_iterations();
 }
 
 void __kmpc_doacross_fini(Ident*, int32_t) {
   Frame& frame = *this_thread().frame;
   if (frame.threads == 1) return;
+  publish_iterations();
   SharedDoacross& place = *frame.doacross.place;
   free_private(frame.doacross.own, frame.doacross.own_bytes);
   frame.doacross.place = nullptr;

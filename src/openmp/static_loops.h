@@ -36,7 +36,7 @@ StaticPart<T> static_part(int32_t schedule, T lower, T upper, std::make_signed_t
   const uint64_t count = count_iterations<T>(lower, upper, step);
   if (count == 0) return {lower, upper, step, false};
   const LoopBounds<T> bounds{lower, step};
-  uint64_t length = chunk < 1 ? 1 : static_cast<uint64_t>(chunk);
+  const uint64_t length = chunk < 1 ? 1 : static_cast<uint64_t>(chunk);
   if (schedule == kScheduleStaticChunked || schedule == kDistributeStaticChunked) {
     const uint64_t chunks = count_chunks(count, length);
     if (number >= chunks) return no_part<T>(step);

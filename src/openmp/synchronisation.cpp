@@ -7,6 +7,7 @@
 
 #include "openmp/memory.h"
 #include "openmp/named_locks.h"
+#include "openmp/ordered.h"
 #include "openmp/team.h"
 #include "runtime/running.h"
 
@@ -67,9 +68,11 @@ int32_t __kmpc_single(Ident*, int32_t) {
 void __kmpc_end_single(Ident*, int32_t) {}
 
 void __kmpc_critical(Ident*, int32_t, CriticalName* name) {
+  publish_iterations();
   mg_lock(lock_of(name));
 }
 void __kmpc_critical_with_hint(Ident*, int32_t, CriticalName* name, uint32_t) {
+  publish_iterations();
   mg_lock(lock_of(name));
 }
 void __kmpc_end_critical(Ident*, int32_t, CriticalName* name) {

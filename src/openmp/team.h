@@ -98,6 +98,8 @@ struct Doacross {
   SharedDoacross* place = nullptr;  // null: the thread is in none
   uint64_t* own = nullptr;          // bits of the iterations that the thread itself has done; private
   size_t own_bytes = 0;
+  Interval unpublished;       // words of `own` that others may not have
+  uint64_t published_at = 0;  // ns
   int32_t dimensions = 0;
   std::array<DoacrossDimension, kMaxDimensions> dimension;
 };
