@@ -1,4 +1,4 @@
-// The memory of omp.h: omp_alloc and its family, whatever the allocator, is shared memory of mg_alloc(), so that all threads
+// The memory of omp.h: omp_alloc and its family, whatever the allocator, is shared memory under the page protocol, so that all threads
 // of a region may use it. Allocators have an alignment, and what is to be done if no memory is left.
 #include <multigrain/multigrain.h>
 
@@ -50,10 +50,8 @@ void* allocate(size_t alignment, size_t bytes, uintptr_t handle) {
   const Allocator* const allocator = made_allocator(handle);
   if (allocator != nullptr) alignment = std::max(alignment, allocator->alignment);
   alignment = std::max(alignment, kSmallestAlignment);
-  mg_alloc_options options = MG_ALLOC_OPTIONS_INIT;
-  options.alignment = alignment;
-  auto* const block = std::has_single_bit(alignment) && bytes <= SIZE_MAX - alignment
-                          ? static_cast<std::byte*>(mg_alloc(bytes + alignment, &options))
+  auto* const block = bytes <= SIZE_MAX - alignment
+                          ? static_cast<std::byte*>(try_allocate_shared(bytes + alignment, alignment))
                           : nullptr;
   if (block == nullptr) {
     if (allocator != nullptr && allocator->fallback == kAbortFallback)
@@ -97,7 +95,7 @@ uintptr_t make_allocator(int count, const Trait* traits) {
     if (traits[i].key == kFallback) made.fallback = traits[i].value;
     if (traits[i].key == kFallbackData) made.fallback_data = traits[i].value;
   }
-  auto* const allocator = static_cast<Allocator*>(mg_alloc(sizeof(Allocator), nullptr));
+  auto* const allocator = static_cast<Allocator*>(try_allocate_shared(sizeof(Allocator), 0));
   if (allocator == nullptr) return 0;
   *allocator = made;
   return reinterpret_cast<uintptr_t>(allocator);

@@ -56,7 +56,7 @@ void omp_set_default_device(int device) {
 }
 
 void* omp_target_alloc(size_t bytes, int device) {
-  return is_host(device) ? mg_alloc(bytes, nullptr) : nullptr;
+  return is_host(device) ? try_allocate_shared(bytes, 0) : nullptr;
 }
 void omp_target_free(void* block, int) {
   mg_free(block);

@@ -29,6 +29,7 @@ void run_league(Thread& thread, Microtask microtask, uint32_t count, void* const
   for (uint32_t team = 0; team < teams; ++team) {
     begin_alone(thread);
     Frame& frame = *thread.frame;
+    --frame.level;  // a league is no region
     if (limit != 0) frame.controls.thread_limit = std::min(frame.controls.thread_limit, limit);
     thread.team_number = static_cast<int32_t>(team);
     thread.teams = static_cast<int32_t>(teams);

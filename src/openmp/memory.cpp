@@ -35,14 +35,20 @@ void end_run(const char* sentence, unsigned long number) {
 }
 
 // A run has one page protocol, and refuses memory of the other two.
-void* allocate_shared(size_t bytes) {
+void* try_allocate_shared(size_t bytes, size_t alignment) {
   static constexpr std::array kPageProtocols = {MG_PROTOCOL_HLRC, MG_PROTOCOL_MGS, MG_PROTOCOL_SC};
-  bytes = (bytes + kPage - 1) / kPage * kPage;
   for (const mg_protocol protocol : kPageProtocols) {
     mg_alloc_options options = MG_ALLOC_OPTIONS_INIT;
+    options.alignment = alignment;
     options.protocol = protocol;
     if (void* const block = mg_alloc(bytes, &options)) return block;
   }
+  return nullptr;
+}
+
+void* allocate_shared(size_t bytes) {
+  bytes = (bytes + kPage - 1) / kPage * kPage;
+  if (void* const block = try_allocate_shared(bytes, 0)) return block;
   end_run("no shared memory is left for the OpenMP runtime; bytes wanted:", bytes);
 }
 

@@ -13,7 +13,9 @@ namespace multigrain::openmp {
 [[noreturn]] void end_run(const char* sentence, unsigned long number);
 
 // Memory that all nodes share, zero, under the run's page protocol: this library has no compiled checks, so a line
-// protocol would not see its accesses. It begins and ends with a page, so nothing of the program is beside it.
+// protocol would not see its accesses. Null if none is left, or the alignment is no power of two.
+void* try_allocate_shared(size_t bytes, size_t alignment);
+// Ends the run if none is left. The memory begins and ends with a page, so nothing of the program is beside it.
 void* allocate_shared(size_t bytes);
 void free_shared(void* block);
 

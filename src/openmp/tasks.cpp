@@ -160,8 +160,8 @@ void help_or_wait(Thread& thread, TaskBoard& board, BoardHold& hold, const Task*
 }
 
 bool may_post(const Frame& frame, const Task& task) {
-  return frame.threads != 1 && !task.final && (frame.task == nullptr || !frame.task->final) &&
-         mg_time_ns() >= t_look_again_at;
+  return frame.threads != 1 && shared().program_has_tasks && !task.final &&
+         (frame.task == nullptr || !frame.task->final) && mg_time_ns() >= t_look_again_at;
 }
 
 // Marks that the thread has to look for tasks that are not complete.

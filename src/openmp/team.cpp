@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdlib>
 #include <mutex>
 #include <new>
@@ -79,6 +80,8 @@ void work(void* what) {
   const Start& start = *static_cast<Start*>(what);
   Shared& all = *start.shared;
   const uint32_t number = start.number;
+  mg_sem_wait(all.begin);
+  if (all.threads == 0) return;
   g_shared.store(&all, std::memory_order_release);
   Thread& thread = t_thread;
   thread.initial.controls = initial_controls();
@@ -114,35 +117,39 @@ void at_exit() {
   all->threads = 1;
 }
 
-// The processors that are started, and the numbers of their threads, are in the order of the processors. A barrier that
-// waits for exactly those is made afterwards: so workers must not run before it is known.
+// The program has started a processor itself, so the workers before that one are sent home.
+void give_up(Shared& all, unsigned processor) {
+  for (unsigned started = 1; started < processor; ++started) mg_sem_post(all.begin);
+  for (unsigned started = 1; started < processor; ++started) mg_join(started);
+  mg_barrier_destroy(all.all);
+  mg_flag_destroy(all.ordered);
+  mg_sem_destroy(all.begin);
+  free_shared(all.of_some);
+}
+
+// The workers are all processors but the master's; or none, as long as the program uses some itself.
 void start_workers(Shared& all) {
   const unsigned processors = mg_processors();
   auto* const starts = new_shared<Start>(processors);
-  // This barrier is of the processors that the run has. Those that the program uses otherwise cannot be workers; then
-  // there are none.
   all.all = mg_barrier_create(processors);
   all.of_some = new_shared<mg_barrier_t>(processors + 1);
   all.ordered = mg_flag_create();
+  all.begin = mg_sem_create(0);
   all.program_has_tasks = program_refers_to("__kmpc_omp_task_alloc");
-  all.shape.threads = processors;
-  all.shape.nodes = mg_nodes();
-  for (unsigned node = 0; node <= mg_nodes(); ++node) all.shape.first[node] = node * mg_processors_per_node();
   for (unsigned processor = 1; processor < processors; ++processor) starts[processor] = {&all, processor};
   for (unsigned processor = 1; processor < processors; ++processor) {
     const int failed = mg_spawn(processor, &work, &starts[processor]);
     if (failed == 0) continue;
-    if (processor == 1 && failed == -EBUSY) {
-      // The program has started the processors itself: its regions are those of one processor.
-      mg_barrier_destroy(all.all);
-      mg_flag_destroy(all.ordered);
-      free_shared(all.of_some);
-      free_shared(starts);
-      return;
-    }
-    end_run(mg_error());
+    if (failed != -EBUSY) end_run(mg_error());
+    give_up(all, processor);
+    free_shared(starts);
+    return;
   }
+  all.shape.threads = processors;
+  all.shape.nodes = mg_nodes();
+  for (unsigned node = 0; node <= mg_nodes(); ++node) all.shape.first[node] = node * mg_processors_per_node();
   all.threads = processors;
+  for (unsigned processor = 1; processor < processors; ++processor) mg_sem_post(all.begin);
   std::atexit(&at_exit);
 }
 

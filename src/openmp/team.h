@@ -50,6 +50,7 @@ struct Region {
 // Is in shared memory, and begins as zero.
 struct Shared {
   mg_barrier_t all;         // of all threads
+  mg_sem_t begin;           // has a unit for each worker when it is known whether they are needed
   uint32_t threads;         // workers and the master; 0: there are no workers yet
   bool program_has_tasks;   // some part of the program creates tasks
   TeamShape shape;          // of a team of all threads

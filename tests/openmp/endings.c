@@ -1,5 +1,6 @@
 /* Ends in the middle of a region, by exit(): "first" by the thread of main(), "last" by the last thread, "after" when no region
- * runs; and "fork": a child that the program forks has regions of one thread. */
+ * runs; and "fork": a child that the program forks has regions of one thread.
+ * Before that, regions while the program uses a processor itself. */
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,8 +19,33 @@ static void fork_a_child(void) {
   exit(WEXITSTATUS(status));
 }
 
+static mg_flag_t finish;
+static void wait_for_flag(void* unused) {
+  (void)unused;
+  mg_flag_wait(finish, 1);
+}
+
+/* While the program uses a processor itself, regions have one thread. */
+static void use_a_processor(void) {
+  int size = 0;
+  finish = mg_flag_create();
+  const unsigned last = mg_processors() - 1;
+  if (last != 0) REQUIRE(mg_spawn(last, wait_for_flag, NULL) == 0);
+#pragma omp parallel
+#pragma omp master
+  size = omp_get_num_threads();
+  REQUIRE(size == 1);
+  mg_flag_set(finish, 1);
+  if (last != 0) REQUIRE(mg_join(last) == 0);
+#pragma omp parallel
+#pragma omp master
+  size = omp_get_num_threads();
+  REQUIRE(size == (int)mg_processors());
+}
+
 static void run(int argc, char** argv) {
   REQUIRE(argc == 2);
+  use_a_processor();
 #pragma omp parallel
   REQUIRE(omp_get_num_threads() == (int)mg_processors());
   if (strcmp(argv[1], "after") == 0) exit(5);

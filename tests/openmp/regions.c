@@ -217,6 +217,7 @@ static void leagues(void) {
 #pragma omp critical
       count[omp_get_team_num()] += omp_get_num_teams();
     }
+    REQUIRE(omp_get_level() == 0);
 #pragma omp distribute parallel for
     for (int i = 0; i < 100; ++i) iterations[i] += 1;
   }
