@@ -278,9 +278,9 @@ void hand_over(Thread& thread, Task& task) {
 }
 
 void wait_for_children(Thread& thread) {
-  Frame& frame = *thread.frame;
+  const Frame& frame = *thread.frame;
   if (frame.task == nullptr || !frame.task->has_posted) return;
-  Task& task = *frame.task;
+  const Task& task = *frame.task;
   TaskBoard& board = *shared().tasks;
   BoardHold hold(board);
   while (task.children != 0) help_or_wait(thread, board, hold, &task);
@@ -288,9 +288,9 @@ void wait_for_children(Thread& thread) {
 
 // Waits for the children with depend clauses that wait for their events.
 void wait_in_order(Thread& thread) {
-  Frame& frame = *thread.frame;
+  const Frame& frame = *thread.frame;
   if (frame.task == nullptr || !frame.task->has_posted) return;
-  Task& task = *frame.task;
+  const Task& task = *frame.task;
   TaskBoard& board = *shared().tasks;
   BoardHold hold(board);
   while (task.in_order != 0) help_or_wait(thread, board, hold, &task);
@@ -317,7 +317,7 @@ void end_group(Thread& thread) {
 }
 
 void task_barrier(Thread& thread) {
-  Frame& frame = *thread.frame;
+  const Frame& frame = *thread.frame;
   TaskBoard& board = *shared().tasks;
   BoardHold hold(board);
   const uint32_t barrier = board.barriers;

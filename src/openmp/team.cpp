@@ -267,7 +267,7 @@ void bare_team_barrier(const Frame& frame) {
 }
 
 void team_barrier(Thread& thread) {
-  Frame& frame = *thread.frame;
+  const Frame& frame = *thread.frame;
   if (frame.threads == 1) {
     complete_all_tasks(thread);
     return;

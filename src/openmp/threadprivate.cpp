@@ -94,7 +94,7 @@ void __kmpc_threadprivate_register(Ident*, void* variable, void* (*construct)(vo
 }
 
 void* __kmpc_threadprivate_cached(Ident*, int32_t, void* variable, size_t size, void***) {
-  Thread& thread = this_thread();
+  const Thread& thread = this_thread();
   Copy& place = place_of(variable);
   if (place.variable == nullptr) place = {variable, make_copy(thread, variable, size)};
   return place.copy;

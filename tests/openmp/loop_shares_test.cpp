@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -37,8 +38,8 @@ std::vector<std::vector<Interval>> give_out(uint64_t chunks, const TeamShape& te
     node_of.insert(node_of.end(), team.threads_of(node), node);
   }
   std::vector<std::vector<Interval>> taken(team.threads);
-  std::vector<unsigned> asking;
-  for (unsigned thread = 0; thread < team.threads; ++thread) asking.push_back(thread);
+  std::vector<unsigned> asking(team.threads);
+  std::iota(asking.begin(), asking.end(), 0u);
   while (!asking.empty()) {
     const size_t which = random() % asking.size();
     const unsigned thread = asking[which], node = node_of[thread];
