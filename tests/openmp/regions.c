@@ -160,6 +160,20 @@ static void reductions(void) {
   }
 }
 
+/* Clang does not call these. */
+extern void __kmpc_atomic_fixed4_add(void* place, int thread, int* variable, int value);
+extern void __kmpc_atomic_float8_max(void* place, int thread, double* variable, double value);
+static void atomic_updates(void) {
+  int sum = 0;
+  double greatest = -1;
+#pragma omp parallel
+  for (int i = 0; i < 20; ++i) {
+    __kmpc_atomic_fixed4_add(NULL, 0, &sum, omp_get_thread_num() + 1);
+    __kmpc_atomic_float8_max(NULL, 0, &greatest, omp_get_thread_num());
+  }
+  REQUIRE(sum == 20 * threads * (threads + 1) / 2 && greatest == threads - 1);
+}
+
 static void nested_regions(void) {
   int inner = 0;
 #pragma omp parallel reduction(+ : inner)
@@ -250,6 +264,7 @@ static void run(int argc, char** argv) {
   one_for_all();
   threadprivate_variables();
   reductions();
+  atomic_updates();
   nested_regions();
   leagues();
   memory();
