@@ -5,7 +5,7 @@ endif()
 include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Multigrain)
-install(TARGETS multigrain EXPORT MultigrainTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS multigrain multigrain_openmp EXPORT MultigrainTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/multigrain DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 foreach(tool mgrun mgcc mgcxx mgbench mgtrace mgstudy)
   if(TARGET ${tool})

@@ -14,6 +14,7 @@
 #include "runtime/allocation.h"
 #include "runtime/lock_mistakes.h"
 #include "runtime/node.h"
+#include "runtime/running.h"
 #include "runtime/stacks.h"
 #include "status/node_status.h"
 
@@ -176,6 +177,21 @@ void refuse_lock_twice(mg_lock_t lock, const void* site) {
 #define MG_CALL_SITE __builtin_return_address(0)
 
 extern "C" {
+
+// --- For libmultigrain-openmp.so
+
+int __multigrain_is_running(void) {
+  return Node::get() != nullptr ? 1 : 0;
+}
+
+unsigned __multigrain_expected_processors(void) {
+  if (Node* const self = Node::get()) return self->config().processors();
+  if (Node::is_forked_child()) return 1;
+  const auto config = multigrain::config_from_environment();
+  return config ? config->processors() : 1;
+}
+
+// --- The machine
 
 int mg_init(int*, char***) {
   if (Node::get() != nullptr) return 0;
