@@ -47,6 +47,7 @@ class Shadow {
   // Returns false if the thread has ended.
   bool serve();
   long carry_out(const Request& request, std::span<const std::byte> data, std::vector<std::byte>& answer);
+  long carry_out_package(std::span<const std::byte> data, std::vector<std::byte>& answer);
   long call(const Request& request);
   long start_thread(std::span<const std::byte> data);
   long start_process(const Request& request, std::span<const std::byte> data);
@@ -55,6 +56,7 @@ class Shadow {
   void act_by_default(int signal, bool is_forced);
   [[nodiscard]] bool has_sent_signal() const { return sent_ != answered_; }
   void reply(long result, std::span<const std::byte> answer);
+  [[nodiscard]] Asker asker() const { return {.node = node_, .slot = slot_}; }
   void send_signal();
   siginfo_t take_signal();
   void block_all() const;
@@ -67,6 +69,7 @@ class Shadow {
   std::atomic<uint32_t> requests_{0};
   uint32_t served_ = 0;
   uint64_t replied_at_ = 0;               // in ticks
+  size_t offered_ = 0;                    // how many bytes of the answer are an offer
   std::atomic<Nanoseconds> asked_at_{0};  // in virtual time
   bool calls_often_ = false;
   // These count the signals that the thread was sent, and those on which it has acted.
@@ -197,6 +200,10 @@ bool Shadow::serve() {
   if (request.kind == RequestKind::kEnd) return false;
   if (request.bytes > slots::kMaxData) panic("a request of a thread that is away is too large, bytes", request.bytes);
   std::vector<std::byte> answer;
+  offered_ = 0;
+  if (request.kind == RequestKind::kPackage && request.arguments[0] != 0 && home_.files_ != nullptr)
+    home_.files_->returned(static_cast<int>(request.number), request.arguments[0],
+                           request.arguments[2] != 0 ? std::optional(request.arguments[1]) : std::nullopt, asker());
   long result = kRestart;
   if (!has_sent_signal() || is_needed_for_signals(request))
     result = carry_out(request, {memory() + slots::kRequestData, request.bytes}, answer);
@@ -209,6 +216,7 @@ void Shadow::reply(long result, std::span<const std::byte> answer) {
   header.type = guest_message::kReply;
   header.small = slot_;
   header.word[0] = static_cast<uint64_t>(result);
+  header.word[1] = offered_;
   header.extra = static_cast<uint32_t>(answer.size());
   if (!answer.empty()) std::memcpy(memory() + slots::kReplyData, answer.data(), answer.size());
   if (block_.pending_signal != 0 && !has_sent_signal()) {
@@ -230,15 +238,8 @@ long Shadow::carry_out(const Request& request, std::span<const std::byte> data, 
   switch (request.kind) {
     case RequestKind::kCall:
       return call(request);
-    case RequestKind::kPackage: {
-      Package package;
-      if (!package.take_request(data)) panic("a package of a thread that is away, which is none; bytes", data.size());
-      const bool is_hosts = is_about_hosts_descriptor(package.number(), package.arguments());
-      const long result = is_hosts ? -EBADF : package.carry_out(block_);
-      const auto given = package.reply(result);
-      answer.assign(given.begin(), given.end());
-      return result;
-    }
+    case RequestKind::kPackage:
+      return carry_out_package(data, answer);
     case RequestKind::kThread:
       return start_thread(data);
     case RequestKind::kProcess:
@@ -264,6 +265,21 @@ long Shadow::carry_out(const Request& request, std::span<const std::byte> data, 
       break;
   }
   panic("a request of a thread that is away, which nobody makes", static_cast<uint64_t>(request.kind));
+}
+
+long Shadow::carry_out_package(std::span<const std::byte> data, std::vector<std::byte>& answer) {
+  Package package;
+  if (!package.take_request(data)) panic("a package of a thread that is away, which is none; bytes", data.size());
+  std::vector<std::byte> offer;
+  const bool is_hosts = is_about_hosts_descriptor(package.number(), package.arguments());
+  const long result = is_hosts                  ? -EBADF
+                      : home_.files_ != nullptr ? home_.files_->carry_out(package, block_, asker(), offer)
+                                                : package.carry_out(block_);
+  const auto given = package.reply(result);
+  answer.assign(given.begin(), given.end());
+  answer.insert(answer.end(), offer.begin(), offer.end());
+  offered_ = offer.size();
+  return result;
 }
 
 long Shadow::call(const Request& request) {
