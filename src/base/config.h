@@ -42,10 +42,10 @@ Result<uint64_t> parse_size(std::string_view text);
 // "first-touch"; and "shm" or "ucx".
 Result<AccessMechanism> parse_access(std::string_view text);
 Result<CallsBy> parse_calls(std::string_view text);
-// Reads names of folders that are separated by colons, such as "/data:results". Those that are returned are absolute.
-Result<std::vector<std::string>> parse_folders(std::string_view text);
 Result<std::optional<HomePolicy>> parse_home(std::string_view text);
 Result<FabricKind> parse_fabric(std::string_view text);
+// Reads names of folders that are separated by colons, such as "/data:results". Those that are returned are absolute.
+Result<std::vector<std::string>> parse_folders(std::string_view text);
 
 // This is how much virtual time a unit of CPU time here is: in the program's code, and in that of the protocol and
 // synchronisation.

@@ -11,7 +11,7 @@ from guest_test import BIN, PROGRAMS, run
 
 RUNS = int(os.environ.get("MULTIGRAIN_LOCAL_FILES_RUNS", "1"))
 ROUNDS = os.environ.get("MULTIGRAIN_LOCAL_FILES_ROUNDS", "4")
-WORDS = ("read", "pread", "dup", "reopen", "race", "fork", "names", "tables")
+WORDS = ("read", "pread", "dup", "reopen", "race", "fork", "names", "replace", "tables")
 
 
 class LocalFiles(unittest.TestCase):

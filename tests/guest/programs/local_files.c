@@ -466,8 +466,12 @@ static void* read_a(void* unused) {
 }
 
 static void test_names(void) {
+  for (int round = 0; round < rounds; ++round) each(look_at_names);
+}
+
+// On several hosts nobody may do this.
+static void test_replace(void) {
   for (int round = 0; round < rounds; ++round) {
-    each(look_at_names);
     away(replace, NULL);
     replace(NULL);
   }
@@ -504,9 +508,9 @@ int main(int argc, char** argv) {
   const struct {
     const char* name;
     void (*run)(void);
-  } tests[] = {{"read", test_read},     {"pread", test_pread},   {"dup", test_dup},
-               {"reopen", test_reopen}, {"race", test_race},     {"fork", test_fork},
-               {"names", test_names},   {"tables", test_tables}, {"many", test_many}};
+  } tests[] = {{"read", test_read},     {"pread", test_pread}, {"dup", test_dup},     {"reopen", test_reopen},
+               {"race", test_race},     {"fork", test_fork},   {"names", test_names}, {"replace", test_replace},
+               {"tables", test_tables}, {"many", test_many}};
   uint64_t* const records = malloc(kRecords * 8);
   for (uint64_t i = 0; i < kRecords; ++i) records[i] = i;
   make(folder, "records", records, kRecords * 8);
