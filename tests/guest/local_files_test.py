@@ -9,8 +9,8 @@ import unittest
 
 from guest_test import BIN, PROGRAMS, run
 
-RUNS = int(os.environ.get("MULTIGRAIN_LOCAL_FILES_RUNS", "1"))
-ROUNDS = os.environ.get("MULTIGRAIN_LOCAL_FILES_ROUNDS", "4")
+RUNS = int(os.environ.get("MULTIGRAIN_TEST_RUNS", "1"))
+ROUNDS = os.environ.get("MULTIGRAIN_TEST_ROUNDS", "4")
 WORDS = ("read", "pread", "dup", "reopen", "race", "fork", "names", "replace", "tables")
 
 
