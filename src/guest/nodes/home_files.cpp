@@ -1,32 +1,24 @@
 #include "guest/nodes/home_files.h"
 
-#include <fmt/format.h>
-#include <sys/syscall.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 
 #include "base/lock_guard.h"
+#include "base/own_descriptors.h"
 #include "guest/nodes/messages.h"
 #include "guest/package.h"
 
 namespace multigrain::guest {
-namespace {
-
-// Returns where the file of a descriptor is, and what it is; nothing if it is no regular file under a folder.
-std::optional<LocalFolders::Place> place_of(int number, struct stat& status, const LocalFolders& folders) {
-  if (fstat(number, &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
-  char path[PATH_MAX];
-  const auto length = readlink(fmt::format("/proc/self/fd/{}", number).c_str(), path, sizeof path);
-  if (length <= 0 || static_cast<size_t>(length) == sizeof path) return std::nullopt;
-  return folders.place_of_real({path, static_cast<size_t>(length)});
-}
-
-}  // namespace
 
 HomeFiles::HomeFiles(Fabric& fabric, const WaitPolicy& policy, const LocalFolders& folders)
-    : fabric_(fabric), policy_(policy), folders_(folders) {
+    : fabric_(fabric),
+      policy_(policy),
+      folders_(folders),
+      descriptors_(own_descriptors::keep(open("/proc/self/fd", O_PATH | O_DIRECTORY | O_CLOEXEC))) {
   fabric.set_handler(guest_message::kCopyTaken, &HomeFiles::on_answer, this);
 }
 
@@ -92,10 +84,6 @@ void HomeFiles::end(const DescriptorEffects& effects) {
 }
 
 void HomeFiles::remember(int number, uint64_t began) {
-  File file;
-  auto place = place_of(number, file.status, folders_);
-  if (!place) return;
-  file.place = std::move(*place);
   const LockGuard hold(lock_);
   if (!is_on_.load(std::memory_order_relaxed)) return;
   const Number* const of_number = locked_number(static_cast<unsigned>(number));
@@ -103,11 +91,10 @@ void HomeFiles::remember(int number, uint64_t began) {
   if (of_number == nullptr || of_number->closes != 0 || of_number->closed > began || range_closes_ != 0 ||
       range_closed_ > began)
     return;
-  file.opened = ++now_;
+  File file;
   file.stays = of_number->offset_uses != 0 || shares_ != 0 || shared_ > began;
-  const auto known = files_.find(number);
-  MG_CHECK(known == files_.end(), static_cast<uint64_t>(number));
-  files_.emplace(number, std::move(file));
+  const bool is_new = files_.emplace(number, std::move(file)).second;
+  MG_CHECK(is_new, static_cast<uint64_t>(number));
 }
 
 void HomeFiles::offer_copy(int number, const Asker& asker, std::vector<std::byte>& offer) {
@@ -116,12 +103,16 @@ void HomeFiles::offer_copy(int number, const Asker& asker, std::vector<std::byte
   if (found == files_.end()) return;
   File& file = found->second;
   if (std::ranges::any_of(file.copies, [&asker](const Copy& copy) { return copy.asker.node == asker.node; })) return;
+  if (!locked_look_up(number, file)) {
+    files_.erase(found);
+    return;
+  }
   CopyOffer offered;
   offered.grant = ++grants_;
   offered.status = file.status;
   offered.number = number;
-  offered.folder = file.place.folder;
-  offered.path_bytes = static_cast<uint16_t>(file.place.path.size());
+  offered.folder = file.place->folder;
+  offered.path_bytes = static_cast<uint16_t>(file.place->path.size());
   // A call that uses the offset of this number may be under way (L2).
   if (!file.stays && !file.lessee && locked_number(static_cast<unsigned>(number))->offset_uses == 0 && shares_ == 0) {
     const off_t offset = lseek(number, 0, SEEK_CUR);
@@ -134,7 +125,7 @@ void HomeFiles::offer_copy(int number, const Asker& asker, std::vector<std::byte
   file.copies.push_back({.asker = asker, .grant = offered.grant});
   const auto bytes = std::as_bytes(std::span(&offered, 1));
   offer.assign(bytes.begin(), bytes.end());
-  const auto path = std::as_bytes(std::span(file.place.path));
+  const auto path = std::as_bytes(std::span(file.place->path));
   offer.insert(offer.end(), path.begin(), path.end());
 }
 
@@ -171,6 +162,16 @@ HomeFiles::Number* HomeFiles::locked_number(unsigned number) {
   if (number >= kNumbers) return nullptr;
   if (number >= numbers_.size()) numbers_.resize(std::min(kNumbers, number * 2 + 64));
   return &numbers_[number];
+}
+
+bool HomeFiles::locked_look_up(int number, File& file) {
+  if (file.place) return true;
+  if (fstat(number, &file.status) != 0 || !S_ISREG(file.status.st_mode)) return false;
+  char path[PATH_MAX];
+  const auto length = readlinkat(descriptors_, std::to_string(number).c_str(), path, sizeof path);
+  if (length <= 0 || static_cast<size_t>(length) == sizeof path) return false;
+  file.place = folders_.place_of_real({path, static_cast<size_t>(length)});
+  return file.place.has_value();
 }
 
 void HomeFiles::locked_take(int number, File& file, Take what) {

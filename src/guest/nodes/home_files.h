@@ -46,10 +46,10 @@ class HomeFiles {
     Asker asker;
     uint64_t grant = 0;
   };
-  // A number whose file is under one of the folders.
+  // A number by which the guest has opened a file only to read it.
   struct File {
-    uint64_t opened = 0;  // when, which also tells it from others that had the number
-    LocalFolders::Place place;
+    // Where the file is, once it has been looked up.
+    std::optional<LocalFolders::Place> place;
     struct stat status{};
     bool stays = false;  // the offset stays at the home
     std::optional<NodeId> lessee;
@@ -69,13 +69,15 @@ class HomeFiles {
   // Does what must be done before a call with these effects. Returns the moment.
   uint64_t begin(const DescriptorEffects& effects) MG_EXCLUDES(lock_);
   void end(const DescriptorEffects& effects) MG_EXCLUDES(lock_);
-  // Remembers a descriptor that a call which began at that moment has opened, if its file is under one of the folders.
+  // Remembers a descriptor that a call which began at that moment has opened.
   void remember(int number, uint64_t began) MG_EXCLUDES(lock_);
   void offer_copy(int number, const Asker& asker, std::vector<std::byte>& offer) MG_EXCLUDES(lock_);
 
   enum class Take : uint8_t { kLease, kCopy };
   // Takes back the lease of a file, or all copies and forgets it.
   void locked_take(int number, File& file, Take what) MG_REQUIRES(lock_);
+  // Returns whether the file is a regular one under one of the folders.
+  [[nodiscard]] bool locked_look_up(int number, File& file) MG_REQUIRES(lock_);
   // Makes the offset of a file the home's for good.
   void locked_keep_offset(int number, File& file) MG_REQUIRES(lock_);
   void locked_forget(unsigned first, unsigned last) MG_REQUIRES(lock_);
@@ -87,6 +89,7 @@ class HomeFiles {
   Fabric& fabric_;
   const WaitPolicy policy_;
   const LocalFolders& folders_;
+  const int descriptors_;  // the folder of this process's descriptors in /proc
   std::atomic<bool> is_on_{true};
   Mutex lock_;
   uint64_t now_ MG_GUARDED_BY(lock_) = 0;  // grows with every event
