@@ -72,6 +72,7 @@ class Shadow {
   size_t offered_ = 0;                    // how many bytes of the answer are an offer
   std::atomic<Nanoseconds> asked_at_{0};  // in virtual time
   bool calls_often_ = false;
+  uint64_t usual_gap_ = 0;  // in ticks: as long as its thread may take for the next request
   // These count the signals that the thread was sent, and those on which it has acted.
   uint32_t sent_ = 0;
   uint32_t answered_ = 0;
@@ -91,7 +92,8 @@ constexpr size_t kShadowStack = size_t{512} << 10;
 constexpr size_t kMaskSize = sizeof(uint64_t);
 
 // A thread that has made a call so soon after the one before will make another. Its shadow polls for that as long as
-// two wake-ups take, which it saves by that.
+// two wake-ups take, which it saves by that, or as long as the thread has taken for calls before: between two that the
+// home makes it may make some by itself (local_files.h).
 constexpr double kOftenUs = 100;
 constexpr double kPollUs = 20;
 
@@ -137,9 +139,10 @@ void* Shadow::main(void* self) {
 
 // Handles the node's messages while it waits, so that the request needs no other thread.
 void Shadow::poll_for_request() {
-  const auto limit = static_cast<uint64_t>(kPollUs * ticks_per_us());
+  const auto least = static_cast<uint64_t>(kPollUs * ticks_per_us());
   // Where cores are shared, waits are to poll for less time than that, since the core could be the caller's.
-  if (home_.policy_.spin_ticks < limit) return;
+  if (home_.policy_.spin_ticks < least) return;
+  const uint64_t limit = std::max(least, usual_gap_ + usual_gap_ / 2);
   home_.polling_.fetch_add(1, std::memory_order_relaxed);
   {
     PollingScope polling(home_.fabric_);
@@ -164,7 +167,9 @@ void Shadow::wait_for_request() {
     pass_call(SYS_futex, arguments, block_);
   }
   ++served_;
-  calls_often_ = ticks() - replied_at_ < static_cast<uint64_t>(kOftenUs * ticks_per_us());
+  const uint64_t gap = ticks() - replied_at_;
+  calls_often_ = gap < static_cast<uint64_t>(kOftenUs * ticks_per_us());
+  if (calls_often_) usual_gap_ = std::max(gap, usual_gap_ - usual_gap_ / 8);
 }
 
 void Shadow::block_all() const {
