@@ -89,8 +89,8 @@ class HomeFiles {
   Fabric& fabric_;
   const WaitPolicy policy_;
   const LocalFolders& folders_;
-  const int descriptors_;  // the folder of this process's descriptors in /proc
-  std::atomic<bool> is_on_{true};
+  const int descriptors_;          // the folder of this process's descriptors in /proc
+  std::atomic<bool> is_on_{true};  // false: nothing is local any more (L5)
   Mutex lock_;
   uint64_t now_ MG_GUARDED_BY(lock_) = 0;  // grows with every event
   uint64_t grants_ MG_GUARDED_BY(lock_) = 0;

@@ -54,6 +54,7 @@ class NodeFiles {
   };
   using CopyPointer = std::shared_ptr<Copy>;
 
+  // Makes a call about what a path names, if the path begins with a folder's name and does not lead out of it.
   std::optional<long> carry_out_path(Package& package) const;
 
   // Finds the copy, and counts a call. Returns null if there is none by which the call can be made.
@@ -70,7 +71,7 @@ class NodeFiles {
   Fabric& fabric_;
   const LocalFolders& folders_;
   const bool is_one_machine_;
-  std::atomic<bool> is_on_{true};
+  std::atomic<bool> is_on_{true};  // false: nothing is local any more (L5)
   std::atomic<bool> has_warned_{false};
   SpinLock lock_;
   // A copy that is gone stays here until another takes its place, so that a message handler frees no memory.
