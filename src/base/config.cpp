@@ -7,8 +7,10 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <limits>
 #include <optional>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -63,6 +65,22 @@ Result<CallsBy> parse_calls(std::string_view text) {
   if (text == "jump") return CallsBy::kJump;
   if (text == "trap") return CallsBy::kTrap;
   return fail("it is '{}'; it must be jump or trap", text);
+}
+
+Result<std::vector<std::string>> parse_folders(std::string_view text) {
+  std::vector<std::string> folders;
+  while (true) {
+    const size_t end = std::min(text.find(':'), text.size());
+    if (end == 0) return fail("a name of a folder is empty");
+    std::error_code error;
+    const std::filesystem::path whole = std::filesystem::absolute(std::string(text.substr(0, end)), error);
+    if (error) return fail("'{}': {}", text.substr(0, end), error.message());
+    std::string folder = whole.lexically_normal().string();
+    if (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+    folders.push_back(std::move(folder));
+    if (end == text.size()) return folders;
+    text.remove_prefix(end + 1);
+  }
 }
 
 Result<AccessMechanism> parse_access(std::string_view text) {

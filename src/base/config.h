@@ -44,6 +44,8 @@ Result<AccessMechanism> parse_access(std::string_view text);
 Result<CallsBy> parse_calls(std::string_view text);
 Result<std::optional<HomePolicy>> parse_home(std::string_view text);
 Result<FabricKind> parse_fabric(std::string_view text);
+// Reads names of folders that are separated by colons, such as "/data:results". Those that are returned are absolute.
+Result<std::vector<std::string>> parse_folders(std::string_view text);
 
 // This is how much virtual time a unit of CPU time here is: in the program's code, and in that of the protocol and
 // synchronisation.
@@ -88,6 +90,7 @@ struct Config {
   MemoryModel model = MemoryModel::kSequential;          // MULTIGRAIN_MODEL: sc, tso, rc; shasta
   AccessMechanism access = AccessMechanism::kAutomatic;  // MULTIGRAIN_ACCESS
   CallsBy calls = CallsBy::kJump;                        // MULTIGRAIN_CALLS
+  std::vector<std::string> local_files;                  // MULTIGRAIN_LOCAL_FILES: folders, the same everywhere
   NetworkModel network;                                  // MULTIGRAIN_NET
   StatsFormat stats = StatsFormat::kNone;                // MULTIGRAIN_STATS: text, json, text:FILE, json:FILE, none
   std::string stats_file;                                // empty: standard error

@@ -132,6 +132,10 @@ constexpr Setting kSettings[] = {
      "with --binary, how the program's system calls reach Multigrain: jump (default: places that make many are changed) or "
      "trap (its code stays as it is, and each call is a signal)",
      "jump,trap"},
+    {"MULTIGRAIN_LOCAL_FILES", Scope::kRun, parsed<&Config::local_files, parse_folders>, "--local-files", "DIR",
+     "with --binary on several nodes: each node reads files under DIR by itself; they are the same on every host, and "
+     "nobody changes them during the run (may be given several times; DIR:DIR in the variable)",
+     nullptr, true},
     {"MULTIGRAIN_HOME", Scope::kRun, parsed<&Config::home, parse_home>, "--home", "WHERE",
      "default home of pages: interleaved, blocked or first-touch; auto (default) is first-touch under hlrc, whose homes "
      "follow the writers, and interleaved under the other protocols",

@@ -28,6 +28,8 @@ struct Setting {
   // These are the possible values, if they are a few words: for --help, and for shells that complete them. `read`
   // decides what is valid.
   const char* choices = nullptr;  // separated by commas
+  // Says whether the option may be given several times. The variable has all values, separated by colons.
+  bool repeats = false;
 
   // Returns the long name of the option, for messages.
   [[nodiscard]] std::string_view long_option() const {

@@ -117,7 +117,7 @@ long pass(Call& call) {
 }
 
 long carry_out(Package& package, ThreadBlock& thread) {
-  return thread.away != nullptr ? host().cluster->carry_out(package, thread) : package.carry_out(thread);
+  return host().cluster != nullptr ? host().cluster->carry_out(package, thread) : package.carry_out(thread);
 }
 
 long call_at_home(Call& call) {

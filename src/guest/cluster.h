@@ -63,13 +63,19 @@ class Cluster {
   // program, of which there are no statistics.
   virtual void process_ends(int status) = 0;
 
+  // Between these, a thread of the home starts a process that gets the guest's descriptors, or executes another program
+  // in the place of the guest. `shares_table`: both have one table of descriptors from then on.
+  virtual void begin_sharing_descriptors(bool shares_table) = 0;
+  virtual void end_sharing_descriptors() = 0;
+
   // Carries out exit_group(), for a thread of the home.
   [[noreturn]] virtual void exit_guest(int status) = 0;
 
+  // Makes the call of a package, for a thread of any node. What the kernel gives is in the package then.
+  virtual long carry_out(Package& package, ThreadBlock& thread) = 0;
+
   // --- Threads that are away from home call these.
 
-  // Makes the call of a package. What the kernel gives is in the package then.
-  virtual long carry_out(Package& package, ThreadBlock& thread) = 0;
   // Makes a call with numbers for arguments, or one of which the home knows more. The home reads and writes the
   // guest's memory itself.
   virtual long call_at_home(long number, const uint64_t (&arguments)[6], ThreadBlock& thread) = 0;

@@ -113,8 +113,11 @@ long execute_guest(const Call& call, const std::string& path, uint64_t arguments
     // The nodes are the first program's. A program that takes its place runs without them, as those of its children do.
     const MaskForExec mask(call);
     const NativeSettings settings;
+    host().cluster->begin_sharing_descriptors(false);
     host().cluster->process_ends(0);
-    return -exec_file(path, *words, *variables);
+    const int code = exec_file(path, *words, *variables);
+    host().cluster->end_sharing_descriptors();
+    return -code;
   }
   std::vector<std::string> command{"mghost"};
   if (host().memory_is_shared) command.emplace_back("--copy-arguments");

@@ -154,6 +154,12 @@ bool Package::is_sound(size_t bytes) {
   });
 }
 
+std::byte* Package::contents(size_t argument) {
+  for (const WireLink& link : links())
+    if (link.place == argument) return link.target == kNowhere ? nullptr : bytes_ + link.target;
+  return nullptr;
+}
+
 long Package::carry_out(ThreadBlock& thread) {
   for (const WireLink& link : links()) {
     const uint64_t address = link.target == kNowhere ? kFaults : reinterpret_cast<uint64_t>(bytes_ + link.target);

@@ -47,6 +47,13 @@ class Package {
 
   [[nodiscard]] long number() const { return header().number; }
   [[nodiscard]] const uint64_t (&arguments() const)[6] { return header().arguments; }
+  // Returns the package's own copy of what an argument points to, before the call or after it; null if there is none.
+  [[nodiscard]] std::byte* contents(size_t argument);
+  [[nodiscard]] const std::byte* contents(size_t argument) const {
+    return const_cast<Package*>(this)->contents(argument);
+  }
+  // Puts another value in the place of an argument that is no address.
+  void set_value(size_t argument, uint64_t value) { header().arguments[argument] = value; }
   // Returns how many units of data the package is for, if the call has more than the package has room for; else 0.
   [[nodiscard]] uint64_t cut_to() const { return plan_.cut_to(); }
   // Returns whether pack() has refused the call because nothing is known of its arguments.

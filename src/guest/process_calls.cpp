@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "guest/call_functions.h"
+#include "guest/cluster.h"
 #include "guest/entry.h"
 #include "guest/host.h"
 #include "guest/threads.h"
@@ -62,14 +63,32 @@ void begin_child(Call& call, const New& wanted) {
   if (wanted.stack != 0) call.context.uc_mcontext.gregs[REG_RSP] = static_cast<greg_t>(wanted.stack);
 }
 
+// Exists while a process is started that gets the descriptors of this one. The process itself has no nodes.
+class SharedDescriptors {
+ public:
+  SharedDescriptors(uint64_t flags, Cluster* cluster) : cluster_(cluster) {
+    if (cluster_ != nullptr) cluster_->begin_sharing_descriptors((flags & CLONE_FILES) != 0);
+  }
+  ~SharedDescriptors() {
+    if (cluster_ != nullptr && getpid() == process_) cluster_->end_sharing_descriptors();
+  }
+  SharedDescriptors(const SharedDescriptors&) = delete;
+  SharedDescriptors& operator=(const SharedDescriptors&) = delete;
+
+ private:
+  Cluster* const cluster_;
+  const pid_t process_ = getpid();
+};
+
 long new_process(Call& call, const New& wanted) {
   // A signal that has come is the parent's alone, so it is delivered first.
   const BlockedSignals blocked;
   if (call.thread.pending_signal != 0) return kRestart;
   Host& state = host();
+  Cluster* const cluster = state.cluster;
+  const SharedDescriptors shared(wanted.flags, cluster);
   state.space.lock();
   state.actions.lock();
-  Cluster* const cluster = state.cluster;
   const long saved = cluster != nullptr ? cluster->save_memory() : 0;
   if (saved < 0) {
     state.actions.unlock();
@@ -132,6 +151,7 @@ long new_sharing_process(Call& call, const New& wanted) {
   SharingChild child{.block = block, .context = context};
   const int flags = static_cast<int>(wanted.flags & ~kByTheHost);
   auto* const descriptor = reinterpret_cast<pid_t*>(wanted.has(CLONE_PIDFD) ? wanted.parent_tid : 0);
+  const SharedDescriptors shared(wanted.flags, host().cluster);
   const int result = ::clone(&run_sharing_child, static_cast<std::byte*>(stack) + kStack, flags, &child, descriptor);
   const long returned = result < 0 ? -errno : result;
   munmap(stack, kStack);

@@ -1,10 +1,12 @@
 #include "launch/command_line.h"
 
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
@@ -40,9 +42,25 @@ Status apply(std::vector<GivenSetting>& given, LaunchOptions& options) {
     const std::string text = one.value ? *one.value : std::string(inherited);
     const std::string_view name = one.value ? one.setting->long_option() : std::string_view(one.setting->variable);
     if (const Status read = one.setting->read(name, text, options.config); !read) return read;
-    if (one.value) options.environment.emplace_back(one.setting->variable, text);
+    // Nodes may run in other folders than this process.
+    if (one.setting->repeats)
+      options.environment.emplace_back(one.setting->variable,
+                                       fmt::format("{}", fmt::join(options.config.local_files, ":")));
+    else if (one.value)
+      options.environment.emplace_back(one.setting->variable, text);
   }
   return validate(options.config);
+}
+
+// Fails if one of the folders of --local-files is not there. Those of hosts are looked for there.
+Status check_local_files(const LaunchOptions& options) {
+  if (!options.hosts.empty()) return {};
+  for (const std::string& folder : options.config.local_files) {
+    struct stat status{};
+    if (stat(folder.c_str(), &status) != 0) return fail_errno(errno, fmt::format("--local-files: '{}'", folder));
+    if (!S_ISDIR(status.st_mode)) return fail("--local-files: '{}' is not a directory", folder);
+  }
+  return {};
 }
 
 // The options that say where the nodes are, as given.
@@ -129,8 +147,10 @@ void add_options(CLI::App& app, CommandLine& line) {
   for (GivenSetting& one : line.settings) {
     if (one.setting->placeholder == nullptr)
       add_flag(one.setting->option, one.flag, one.setting->help);
-    else
-      add_option(one.setting->option, one.value, one.setting->type_name(), one.setting->help);
+    else if (CLI::Option* const added =
+                 add_option(one.setting->option, one.value, one.setting->type_name(), one.setting->help);
+             one.setting->repeats)
+      added->join(':')->allow_extra_args(false);
   }
   add_option("--hosts", line.hosts.hosts, "A,B:2,C", "hosts to run on, reached by ssh; b:2 takes two nodes");
   add_option("--hostfile", line.hosts.file, "FILE", "the same from a file: a host a line, with slots=N");
@@ -246,6 +266,7 @@ Result<std::variant<LaunchOptions, Information>> parse_command_line(int argc, co
   if (const Status status = apply(line.settings, options); !status) return tl::unexpected<Error>(status.error());
   if (const Status status = apply_hosts(line.hosts, line.settings, options); !status)
     return tl::unexpected<Error>(status.error());
+  if (const Status status = check_local_files(options); !status) return tl::unexpected<Error>(status.error());
   if (options.binary)
     if (const Status status = apply_to_binary(options); !status) return tl::unexpected<Error>(status.error());
   options.pinning = line.pin ? Pinning::kAlways : line.no_pin ? Pinning::kNever : Pinning::kAutomatic;

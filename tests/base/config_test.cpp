@@ -51,6 +51,10 @@ TEST(NamesTest, AccessAndHome) {
   EXPECT_EQ(parse_calls("trap"), CallsBy::kTrap);
   EXPECT_EQ(parse_calls("x").error().message, "it is 'x'; it must be jump or trap");
   EXPECT_EQ(parse_access("x").error().message, "access mechanism is 'x'; it must be auto, userfault or mprotect");
+  EXPECT_EQ(parse_folders("/a//b/:/c/../d:/").value(), (std::vector<std::string>{"/a/b", "/d", "/"}));
+  EXPECT_TRUE(parse_folders("x").value().front().ends_with("/x"));
+  EXPECT_EQ(parse_folders("x").value().front().front(), '/');
+  for (const char* text : {"", ":", "/a:", ":/a", "/a::/b"}) EXPECT_FALSE(parse_folders(text)) << text;
   EXPECT_EQ(parse_home("auto").value(), std::nullopt);
   EXPECT_EQ(parse_home("interleaved").value(), HomePolicy::kInterleaved);
   EXPECT_EQ(parse_home("blocked").value(), HomePolicy::kBlocked);

@@ -67,6 +67,39 @@ class Binaries(ClusterTest):
         self.assertEqual((status, output), (0, b"19\n"))
         self.assertIn(b"maps a file shared and writable", messages)
 
+    def test_files_that_each_host_reads_by_itself(self):
+        inside, outside = f"{self.folder}/inside", f"{self.folder}/outside"
+        os.mkdir(inside)
+        os.mkdir(outside)
+        words = ("read", "pread", "dup", "reopen", "race", "fork", "names", "tables", "many")
+        program = (f"{PROGRAMS}/local_files", inside, outside, "1", *words)
+        expected = "".join(f"{word} is done\n" for word in words).encode()
+        done = run(HOSTS.mgrun(BIN, ["--hosts", "a,b", "--local-files", inside, "--binary", "--", *program]))
+        self.assertEqual(done, (0, expected, b""))
+        # On host b the folder has other files, and then none.
+        host = HOSTS["b"]
+        for other in ("other", None):
+            copy = f"{self.folder}/copy"
+            os.makedirs(copy, exist_ok=True)
+            if other is not None:
+                with open(f"{copy}/records", "w", encoding="ascii") as file:
+                    file.write(other)
+            host.run(["mount", "--bind", copy, inside], check=True)
+            status, output, messages = run(
+                HOSTS.mgrun(BIN, ["--hosts", "a,b", "--local-files", inside, "--binary", "--", *program])
+            )
+            host.run(["umount", inside], check=True)
+            shutil.rmtree(copy)
+            self.assertEqual((status, output), (0, expected), messages)
+            self.assertEqual(messages.count(b"(--local-files)"), 1, messages)
+            self.assertEqual(len(messages.splitlines()), 1, messages)
+        status, output, messages = run(
+            HOSTS.mgrun(BIN, ["--hosts", "a,b", "--local-files", "/nonexistent", "--binary", "--", "/bin/echo"])
+        )
+        self.assertEqual((status, output), (2, b""), messages)
+        self.assertIn(b"--local-files: '/nonexistent': No such file or directory", messages)
+        self.assert_clean()
+
     def test_threads_of_all_hosts_have_rows_in_the_statistics(self):
         for how, status in (("exit_group", 8), ("term", -signal.SIGTERM), ("exec", 9)):
             with self.subTest(how=how):

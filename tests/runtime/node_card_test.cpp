@@ -73,7 +73,7 @@ TEST(NodeCard, EverySettingOfTheRunTravels) {
       {"MULTIGRAIN_CLOCK", "virtual"},     {"MULTIGRAIN_CLOCK_SCALE", "2,3"}, {"MULTIGRAIN_SKEW", "9us"},
       {"MULTIGRAIN_HLRC", "coalesce=off"}, {"MULTIGRAIN_VERBOSE", "1"},       {"MULTIGRAIN_TIMEOUT", "6"},
       {"MULTIGRAIN_LINE_SIZE", "256"},     {"MULTIGRAIN_BLOCK_SIZE", "512"},  {"MULTIGRAIN_MODEL", "rc"},
-      {"MULTIGRAIN_CHECK", "1"},           {"MULTIGRAIN_CALLS", "trap"}};
+      {"MULTIGRAIN_CHECK", "1"},           {"MULTIGRAIN_CALLS", "trap"},      {"MULTIGRAIN_LOCAL_FILES", "/a:/b"}};
   for (const auto& [name, value] : chosen) setenv(name.c_str(), value.c_str(), 1);
   setenv("MULTIGRAIN_INTERFACE", "eth7", 1);
   const auto card = decode(encode(*describe_this_node(true)));

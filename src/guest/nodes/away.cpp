@@ -97,6 +97,8 @@ void Requests::on_reply(void* self, const Message& message) {
   away->result_ = static_cast<int64_t>(message.header.word[0]);
   away->bytes_ = message.header.extra;
   away->has_signal_ = message.header.flags != 0;
+  away->offered_ = static_cast<uint32_t>(message.header.word[1]);
+  if (away->offered_ > away->bytes_) panic("an offer that is larger than its reply, bytes", away->offered_);
   if (away->bytes_ > slots::kMaxData) panic("a reply that is too large, bytes", away->bytes_);
   away->has_reply_.store(1, std::memory_order_release);
   away->changed_.notify();

@@ -23,6 +23,8 @@ class Away {
  public:
   explicit Away(uint16_t slot) : slot_(slot) {}
   [[nodiscard]] uint16_t slot() const { return slot_; }
+  // Returns how many bytes of the last reply's data are an offer (local_files.h).
+  [[nodiscard]] uint32_t offered() const { return offered_; }
 
  private:
   friend class Requests;
@@ -33,6 +35,7 @@ class Away {
   int64_t result_ = 0;
   uint32_t bytes_ = 0;
   bool has_signal_ = false;
+  uint32_t offered_ = 0;
   // The home sends the next signal only when the thread has answered this one. No lock guards it: the thread itself can
   // be the one that handles the home's message, and is then interrupted there.
   siginfo_t signal_{};

@@ -47,6 +47,7 @@ class Shadow {
   // Returns false if the thread has ended.
   bool serve();
   long carry_out(const Request& request, std::span<const std::byte> data, std::vector<std::byte>& answer);
+  long carry_out_package(std::span<const std::byte> data, std::vector<std::byte>& answer);
   long call(const Request& request);
   long start_thread(std::span<const std::byte> data);
   long start_process(const Request& request, std::span<const std::byte> data);
@@ -55,6 +56,7 @@ class Shadow {
   void act_by_default(int signal, bool is_forced);
   [[nodiscard]] bool has_sent_signal() const { return sent_ != answered_; }
   void reply(long result, std::span<const std::byte> answer);
+  [[nodiscard]] Asker asker() const { return {.node = node_, .slot = slot_}; }
   void send_signal();
   siginfo_t take_signal();
   void block_all() const;
@@ -67,8 +69,10 @@ class Shadow {
   std::atomic<uint32_t> requests_{0};
   uint32_t served_ = 0;
   uint64_t replied_at_ = 0;               // in ticks
+  size_t offered_ = 0;                    // how many bytes of the answer are an offer
   std::atomic<Nanoseconds> asked_at_{0};  // in virtual time
   bool calls_often_ = false;
+  uint64_t usual_gap_ = 0;  // in ticks: as long as its thread may take for the next request
   // These count the signals that the thread was sent, and those on which it has acted.
   uint32_t sent_ = 0;
   uint32_t answered_ = 0;
@@ -88,7 +92,8 @@ constexpr size_t kShadowStack = size_t{512} << 10;
 constexpr size_t kMaskSize = sizeof(uint64_t);
 
 // A thread that has made a call so soon after the one before will make another. Its shadow polls for that as long as
-// two wake-ups take, which it saves by that.
+// two wake-ups take, which it saves by that, or as long as the thread has taken for calls before: between two that the
+// home makes it may make some by itself (local_files.h).
 constexpr double kOftenUs = 100;
 constexpr double kPollUs = 20;
 
@@ -134,9 +139,10 @@ void* Shadow::main(void* self) {
 
 // Handles the node's messages while it waits, so that the request needs no other thread.
 void Shadow::poll_for_request() {
-  const auto limit = static_cast<uint64_t>(kPollUs * ticks_per_us());
+  const auto least = static_cast<uint64_t>(kPollUs * ticks_per_us());
   // Where cores are shared, waits are to poll for less time than that, since the core could be the caller's.
-  if (home_.policy_.spin_ticks < limit) return;
+  if (home_.policy_.spin_ticks < least) return;
+  const uint64_t limit = std::max(least, usual_gap_ + usual_gap_ / 2);
   home_.polling_.fetch_add(1, std::memory_order_relaxed);
   {
     PollingScope polling(home_.fabric_);
@@ -161,7 +167,9 @@ void Shadow::wait_for_request() {
     pass_call(SYS_futex, arguments, block_);
   }
   ++served_;
-  calls_often_ = ticks() - replied_at_ < static_cast<uint64_t>(kOftenUs * ticks_per_us());
+  const uint64_t gap = ticks() - replied_at_;
+  calls_often_ = gap < static_cast<uint64_t>(kOftenUs * ticks_per_us());
+  if (calls_often_) usual_gap_ = std::max(gap, usual_gap_ - usual_gap_ / 8);
 }
 
 void Shadow::block_all() const {
@@ -197,6 +205,10 @@ bool Shadow::serve() {
   if (request.kind == RequestKind::kEnd) return false;
   if (request.bytes > slots::kMaxData) panic("a request of a thread that is away is too large, bytes", request.bytes);
   std::vector<std::byte> answer;
+  offered_ = 0;
+  if (request.kind == RequestKind::kPackage && request.arguments[0] != 0 && home_.files_ != nullptr)
+    home_.files_->returned(static_cast<int>(request.number), request.arguments[0],
+                           request.arguments[2] != 0 ? std::optional(request.arguments[1]) : std::nullopt, asker());
   long result = kRestart;
   if (!has_sent_signal() || is_needed_for_signals(request))
     result = carry_out(request, {memory() + slots::kRequestData, request.bytes}, answer);
@@ -209,6 +221,7 @@ void Shadow::reply(long result, std::span<const std::byte> answer) {
   header.type = guest_message::kReply;
   header.small = slot_;
   header.word[0] = static_cast<uint64_t>(result);
+  header.word[1] = offered_;
   header.extra = static_cast<uint32_t>(answer.size());
   if (!answer.empty()) std::memcpy(memory() + slots::kReplyData, answer.data(), answer.size());
   if (block_.pending_signal != 0 && !has_sent_signal()) {
@@ -230,15 +243,8 @@ long Shadow::carry_out(const Request& request, std::span<const std::byte> data, 
   switch (request.kind) {
     case RequestKind::kCall:
       return call(request);
-    case RequestKind::kPackage: {
-      Package package;
-      if (!package.take_request(data)) panic("a package of a thread that is away, which is none; bytes", data.size());
-      const bool is_hosts = is_about_hosts_descriptor(package.number(), package.arguments());
-      const long result = is_hosts ? -EBADF : package.carry_out(block_);
-      const auto given = package.reply(result);
-      answer.assign(given.begin(), given.end());
-      return result;
-    }
+    case RequestKind::kPackage:
+      return carry_out_package(data, answer);
     case RequestKind::kThread:
       return start_thread(data);
     case RequestKind::kProcess:
@@ -264,6 +270,21 @@ long Shadow::carry_out(const Request& request, std::span<const std::byte> data, 
       break;
   }
   panic("a request of a thread that is away, which nobody makes", static_cast<uint64_t>(request.kind));
+}
+
+long Shadow::carry_out_package(std::span<const std::byte> data, std::vector<std::byte>& answer) {
+  Package package;
+  if (!package.take_request(data)) panic("a package of a thread that is away, which is none; bytes", data.size());
+  std::vector<std::byte> offer;
+  const bool is_hosts = is_about_hosts_descriptor(package.number(), package.arguments());
+  const long result = is_hosts                  ? -EBADF
+                      : home_.files_ != nullptr ? home_.files_->carry_out(package, block_, asker(), offer)
+                                                : package.carry_out(block_);
+  const auto given = package.reply(result);
+  answer.assign(given.begin(), given.end());
+  answer.insert(answer.end(), offer.begin(), offer.end());
+  offered_ = offer.size();
+  return result;
 }
 
 long Shadow::call(const Request& request) {

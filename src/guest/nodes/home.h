@@ -19,6 +19,7 @@
 #include "base/mutex.h"
 #include "fabric/fabric.h"
 #include "fabric/wait.h"
+#include "guest/nodes/home_files.h"
 #include "guest/nodes/messages.h"
 #include "guest/nodes/thread_profiles.h"
 #include "guest/thread_block.h"
@@ -47,6 +48,9 @@ class Home {
   ~Home();
   Home(const Home&) = delete;
   Home& operator=(const Home&) = delete;
+
+  // Has nodes read files by themselves. The caller does this before there is a thread on another node.
+  void use_local_files(HomeFiles& files) { files_ = &files; }
 
   // Starts a thread on the node that has the fewest. `parent` is the block of the thread that starts it, or of that
   // thread's shadow. Returns the new thread's number, or -errno. The calling thread blocks all signals.
@@ -89,6 +93,7 @@ class Home {
   std::byte* const slots_;
   const unsigned cores_;
   ThreadProfiles& profiles_;
+  HomeFiles* files_ = nullptr;
   Mutex lock_;
   std::array<std::atomic<Shadow*>, slots::kCount> shadows_{};
   std::vector<uint16_t> free_slots_ MG_GUARDED_BY(lock_);

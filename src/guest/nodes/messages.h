@@ -26,7 +26,7 @@ enum : MessageType {
   // Tells the home that a slot has a request. small: slot.
   kRequest,
   // Tells a node that a slot has a reply. small: slot; flags: 1 if a signal is in the slot; extra: bytes behind
-  // it; word: result.
+  // it; word: result, and how many of the bytes, the last, are an offer (local_files.h).
   kReply,
   // Has a node start a thread. small: slot; payload: ThreadToStart and its context.
   kStart,
@@ -38,14 +38,22 @@ enum : MessageType {
   // areas.
   kInvalidateAreas,
   // Tells the home that a node has done so.
-  kAreasInvalidated
+  kAreasInvalidated,
+  // Takes back the copy of a file, or its lease (local_files.h). small: the slot to which it was offered; flags: 1: the
+  // copy, 2: nothing is local any more; extra: number; word: grant.
+  kTakeCopy,
+  // Tells the home that a node has given it back. flags: 1 if there is an offset, 2 if the node has not had the offer
+  // yet; word: grant, offset.
+  kCopyTaken
 };
 }  // namespace guest_message
 
 enum class RequestKind : uint32_t {
   // Makes a system call with numbers for arguments.
   kCall,
-  // Makes a system call whose package (package.h) is behind the request. What the call gives comes back.
+  // Makes a system call whose package (package.h) is behind the request. What the call gives comes back. number and
+  // arguments: of a copy that the thread's node has given up (local_files.h), the number, the grant, or 0 if there is
+  // none, the offset, and whether there is one.
   kPackage,
   // Starts a thread. Behind the request are ThreadToStart and its context.
   kThread,

@@ -99,7 +99,20 @@ Result<std::unique_ptr<Nodes>> Nodes::create(Node& node, const cpu_set_t& inheri
   const uint64_t count = (kLow.end - kLow.begin) / kPageSize;
   if (const Status moved = region.move_view(first, count, kLow.begin); !moved) return tl::unexpected(moved.error());
   node.rights().watch_again(first, count);
-  return std::unique_ptr<Nodes>(new Nodes(node, {kLow, Range{base + kPageSize, base + low}}, slots, inherited_cores));
+  std::unique_ptr<Nodes> nodes(new Nodes(node, {kLow, Range{base + kPageSize, base + low}}, slots, inherited_cores));
+  if (const Status begun = nodes->begin_local_files(); !begun) return tl::unexpected(begun.error());
+  return nodes;
+}
+
+Status Nodes::begin_local_files() {
+  const Config& config = node_.config();
+  if (config.local_files.empty() || config.nodes == 1) return {};
+  if (const Status begun = folders_.begin(config.local_files, is_home()); !begun) return begun;
+  if (is_home())
+    home_->use_local_files(home_files_.emplace(node_.fabric(), node_.wait(), folders_));
+  else
+    node_files_.emplace(node_.fabric(), folders_, shares_machine_);
+  return {};
 }
 
 CannotExecute Nodes::run(const std::string& path, std::vector<std::string> arguments,
@@ -477,10 +490,26 @@ void Nodes::become_child(long saved) MG_NO_THREAD_SAFETY_ANALYSIS {
 }
 
 long Nodes::carry_out(Package& package, ThreadBlock& thread) {
+  if (thread.away == nullptr) return home_files_ ? home_files_->carry_out(package, thread) : package.carry_out(thread);
+  Request request{.kind = RequestKind::kPackage};
+  NodeFiles::Left left;
+  if (node_files_) {
+    if (const auto result = node_files_->carry_out(package, thread)) return *result;
+    left = node_files_->leave(package);
+    request.number = left.number;
+    request.arguments[0] = left.grant;
+    request.arguments[1] = left.offset.value_or(0);
+    request.arguments[2] = left.offset ? 1 : 0;
+  }
   std::vector<std::byte> bytes;
-  const long result = requests_.ask(thread, {.kind = RequestKind::kPackage}, package.request(), &bytes);
+  const long result = requests_.ask(thread, request, package.request(), &bytes);
+  if (node_files_) node_files_->left(left);
   // The reply to a call that is to be made again has no data.
   if (result == kRestart) return result;
+  if (const uint32_t offered = thread.away->offered(); offered != 0 && node_files_) {
+    node_files_->take(std::span(bytes).last(offered), thread.away->slot());
+    bytes.resize(bytes.size() - offered);
+  }
   if (!package.take_reply(bytes))
     panic("a reply that does not fit its call, number / bytes", static_cast<uint64_t>(package.number()), bytes.size());
   return result;
@@ -559,6 +588,14 @@ void Nodes::process_ends(int status) {
   if (is_exiting_.exchange(true)) sleep_for_ever();
   static_cast<void>(node_.finish(status));
   is_exiting_.store(false);
+}
+
+void Nodes::begin_sharing_descriptors(bool shares_table) {
+  if (home_files_) home_files_->begin_sharing(shares_table);
+}
+
+void Nodes::end_sharing_descriptors() {
+  if (home_files_) home_files_->end_sharing();
 }
 
 void Nodes::exit_guest(int status) {

@@ -14,6 +14,9 @@
 #include "guest/host.h"
 #include "guest/nodes/away.h"
 #include "guest/nodes/home.h"
+#include "guest/nodes/home_files.h"
+#include "guest/nodes/local_files.h"
+#include "guest/nodes/node_files.h"
 #include "guest/nodes/processor_features.h"
 #include "guest/nodes/remote_areas.h"
 #include "guest/nodes/shared_mappings.h"
@@ -63,6 +66,8 @@ class Nodes final : public Cluster, private HomeHost, private AreaCaches, privat
   void call_begins() override;
   void call_ends() override;
   void process_ends(int status) override;
+  void begin_sharing_descriptors(bool shares_table) override;
+  void end_sharing_descriptors() override;
 
  private:
   struct Arrival {
@@ -74,6 +79,8 @@ class Nodes final : public Cluster, private HomeHost, private AreaCaches, privat
   // The guest can have areas in these ranges.
   using Ranges = std::vector<Range>;
   explicit Nodes(Node& node, Ranges guest, uint64_t slots, const cpu_set_t& inherited_cores);
+  // Prepares this node for the files that nodes read by themselves.
+  Status begin_local_files();
   AreaAnswer answer_area(uint64_t address) override;  // for HomeHost
   [[noreturn]] void exit_guest(int status) override;  // also for Cluster
   void invalidate(Range range) override;              // for AreaCaches
@@ -107,9 +114,11 @@ class Nodes final : public Cluster, private HomeHost, private AreaCaches, privat
   AreasOfFiles of_files_;
   Futexes futexes_;
   Requests requests_;
+  LocalFolders folders_;
 
   // These are the home's.
   std::optional<Home> home_;
+  std::optional<HomeFiles> home_files_;
   // Other nodes may have these areas mapped. The lock of the address space guards them, but not the ranges in which the
   // guest can have areas at all.
   Areas given_;
@@ -125,6 +134,7 @@ class Nodes final : public Cluster, private HomeHost, private AreaCaches, privat
 
   // These are another node's.
   RemoteAreas areas_;
+  std::optional<NodeFiles> node_files_;
   SpinLock arrivals_lock_;
   std::deque<Arrival> arrivals_ MG_GUARDED_BY(arrivals_lock_);
   EventCount arrived_;
