@@ -233,7 +233,8 @@ void add_flags_of_checks(std::vector<std::string>& flags, const Request& request
 void add_flags_of_threads(std::vector<std::string>& flags, const Request& request, const Places& places) {
   flags.push_back("-fpass-plugin=" + places.threads_pass);
   if (!request.openmp) return;
-  flags.insert(flags.end(), {"-Xclang", "-fopenmp"});
+  // A thread-private variable that is thread-local could not be copied from one node to another (copyin, copyprivate).
+  flags.insert(flags.end(), {"-Xclang", "-fopenmp", "-Xclang", "-fnoopenmp-use-tls"});
   for (const std::string& option : request.openmp_options) flags.insert(flags.end(), {"-Xclang", option});
   // omp.h of the compiler's own, which is searched before, is as good.
   flags.insert(flags.end(), {"-idirafter", places.includes + "/multigrain/openmp"});
