@@ -90,6 +90,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   [[nodiscard]] bool has_line_protocol() const { return line_protocol_ != nullptr; }
   [[nodiscard]] Sync& sync() { return *sync_; }
   [[nodiscard]] Processors& processors() { return *processors_; }
+  [[nodiscard]] SharedGlobals& shared_globals() { return *shared_globals_; }
   [[nodiscard]] Fabric& fabric() { return *fabric_; }
   [[nodiscard]] const WaitPolicy& wait() const { return wait_; }
 

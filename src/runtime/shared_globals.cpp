@@ -159,19 +159,36 @@ void SharedGlobals::bring_here() {
 void SharedGlobals::end() {
   if (!shared_) return;
   bring_here();
+  // Threads of the program may still run, and the protocol for them: it leaves the globals alone from here on.
+  rights_.let_others_map();
   for (const Range& part : pages_of_globals()) take_private(part);
   forget_shared_parts();
 }
 
 // The frame of a page holds what the program may see while the page is readable.
 void SharedGlobals::before_fork() {
-  if (shared_) bring_here();
+  if (copies_all_)
+    heap_.for_each_touched(region_.base(), region_.size(), [this](const std::byte* page, size_t) {
+      const PageId id(static_cast<uint64_t>(page - region_.base()) / region_.page_size());
+      if (heap_.find(id)) static_cast<void>(*static_cast<volatile const std::byte*>(region_.view(id)));
+    });
+  else if (shared_)
+    bring_here();
 }
 
 void SharedGlobals::in_forked_child() {
   if (!shared_) return;
   for (const Range& part : pages_of_globals()) take_private(part);
   forget_shared_parts();
+  if (copies_all_) take_region_private();
+}
+
+// The child has nothing there: the region is left out of forks.
+void SharedGlobals::take_region_private() {
+  void* const got = ::mmap(region_.base(), region_.size(), PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+  if (got == MAP_FAILED) die(1, "no memory for a forked child's copy of what the program's threads share");
+  copy_frames(PageId(0), region_.size() / region_.page_size(), region_.base());
 }
 
 void SharedGlobals::take_private(const Range& part) {
@@ -180,13 +197,18 @@ void SharedGlobals::take_private(const Range& part) {
   void* const got = ::mmap(part.begin, part.length, PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
   if (got == MAP_FAILED) die(1, "no memory for a copy of the program's globals");
+  copy_frames(first, count, part.begin);
+}
+
+void SharedGlobals::copy_frames(PageId first, uint64_t count, std::byte* to) {
+  const size_t size = region_.page_size();
   PageId next = first;
   while (const auto run = region_.next_resident(next, first.value + count - next.value)) {
     for (next = run->first; next.value < run->first.value + run->count; ++next.value) {
-      auto* const to = part.begin + (next.value - first.value) * kGlobalsPage;
-      const auto offset = static_cast<off_t>(next.value * kGlobalsPage);
-      if (::pread(region_.frames_fd(), to, kGlobalsPage, offset) != static_cast<ssize_t>(kGlobalsPage))
-        die(1, "cannot read the program's globals; errno", static_cast<uint64_t>(errno));
+      const auto offset = static_cast<off_t>(next.value * size);
+      if (::pread(region_.frames_fd(), to + (next.value - first.value) * size, size, offset) !=
+          static_cast<ssize_t>(size))
+        die(1, "cannot read the program's shared memory; errno", static_cast<uint64_t>(errno));
     }
   }
 }

@@ -44,6 +44,10 @@ class SharedGlobals {
   // the destructors of the program's libraries use them when the fabric is gone.
   void end();
 
+  // From now on a child that the program forks gets a copy of all shared memory, as it does of the globals: for a program
+  // of threads, whose locals and blocks of malloc are there. It takes time in proportion to what is there.
+  void copy_all_at_fork() { copies_all_ = true; }
+
   // Called before the program forks, and in the child afterwards, before any code of the program.
   void before_fork();
   void in_forked_child();
@@ -56,6 +60,10 @@ class SharedGlobals {
   void map(PageId first);
   // Makes all pages that any node has written readable on this node.
   void bring_here();
+  // Puts memory of this process alone, with what this node's frames hold, at the pages' place in the region.
+  void take_region_private();
+  // Copies the frames of these pages, as far as there are any, to where the first one's copy is to be.
+  void copy_frames(PageId first, uint64_t count, std::byte* to);
   // Puts memory of this process alone, with what this node's frames hold, in place of a part of the globals.
   void take_private(const Range& part);
 
@@ -65,6 +73,7 @@ class SharedGlobals {
   AccessRights& rights_;
   SharedHeap& heap_;
   std::atomic<bool> shared_{false};
+  std::atomic<bool> copies_all_{false};
   PageId first_{};  // the globals' pages in the region, if they are shared
   // On node 0: the nodes that have answered.
   EventCount answered_;

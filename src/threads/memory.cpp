@@ -11,6 +11,7 @@
 #include "runtime/allocation.h"
 #include "runtime/interpose/real.h"
 #include "runtime/interpose/shared_malloc.h"
+#include "runtime/interpose/syscalls.h"
 #include "runtime/private/globals.h"
 
 namespace multigrain::threads {
@@ -63,6 +64,24 @@ void* reallocate(void* block, size_t size) {
   return other;
 }
 
+// The length of a block is not known in a forked child, since the heap may be another node's. It is no greater than what
+// follows in the region, all of which may be read.
+void* reallocate_in_child(void* block, size_t size) {
+  void* const other = std::malloc(size);
+  const auto* const region = reinterpret_cast<const std::byte*>(detail::g_shared_base.load());
+  const size_t left = detail::g_shared_size.load() - static_cast<size_t>(static_cast<std::byte*>(block) - region);
+  if (other != nullptr) std::memcpy(other, block, std::min(size, left));
+  return other;
+}
+
+constexpr SharedMalloc kFunctionsInChild = {
+    .is_for = [](const void*) { return false; },
+    .owns = [](const void* block) { return block != nullptr && in_shared_region(block); },
+    .allocate = [](size_t, size_t, bool) -> void* { return nullptr; },
+    .reallocate = &reallocate_in_child,
+    .release = [](void*) {},
+    .usable_size = [](void*) -> size_t { return 0; }};
+
 constexpr SharedMalloc kFunctions = {.is_for = &is_for,
                                      .owns = &owns,
                                      .allocate = &allocate_block,
@@ -75,6 +94,10 @@ constexpr SharedMalloc kFunctions = {.is_for = &is_for,
 void serve_memory() {
   static_cast<void>(program_globals());  // finds the program's code
   set_shared_malloc(&kFunctions);
+}
+
+void serve_memory_of_child() {
+  set_shared_malloc(&kFunctionsInChild);
 }
 
 // --- Functions of the C library that allocate for their callers

@@ -552,7 +552,35 @@ constexpr ThreadSync kFunctions = {
     .call_once = [](once_flag* o, void (*function)()) { once(reinterpret_cast<int*>(o), function); },
 };
 
+// The functions of a child that return no result do nothing, and the others return success.
+template <typename Result, typename... Arguments>
+constexpr auto nothing(Result (*)(Arguments...)) -> Result (*)(Arguments...) {
+  return [](Arguments...) -> Result { return Result(); };
+}
+int once_in_child(int* object, void (*function)()) {
+  if (*object != kDone) {
+    function();
+    *object = kDone;
+  }
+  return 0;
+}
+constexpr ThreadSync functions_in_child() {
+  ThreadSync functions = {
+#define MG_SYNC(result, name, parameters, arguments, instead) .name = nothing(kFunctions.name),
+#include "runtime/interpose/thread_sync.def"
+#undef MG_SYNC
+  };
+  functions.pthread_once = &once_in_child;
+  functions.call_once = [](once_flag* o, void (*function)()) { once_in_child(reinterpret_cast<int*>(o), function); };
+  return functions;
+}
+constexpr ThreadSync kFunctionsInChild = functions_in_child();
+
 }  // namespace
+
+void serve_posix_objects_of_child() {
+  serve_thread_sync(&kFunctionsInChild);
+}
 
 void serve_posix_objects() {
   serve_thread_sync(&kFunctions);

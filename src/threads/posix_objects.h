@@ -22,4 +22,7 @@ namespace multigrain::threads {
 // From now on such objects in shared memory work over all nodes.
 void serve_posix_objects();
 
+// In a forked child, whose one thread nobody else can exclude or wake: locks are free, and waits return at once.
+void serve_posix_objects_of_child();
+
 }  // namespace multigrain::threads

@@ -1,6 +1,9 @@
 #include "threads/sharing.h"
 
+#include <pthread.h>
+
 #include "runtime/allocation.h"
+#include "runtime/interpose/threads.h"
 #include "runtime/message_types.h"
 #include "threads/memory.h"
 #include "threads/posix_objects.h"
@@ -18,7 +21,18 @@ bool is_to_share(const Node& node) {
   return is_program_of_threads() && node.config().nodes > 1;
 }
 
+// A child of fork() is a process of one thread, with a copy of all memory, and no node.
+void become_child() {
+  if (!is_sharing()) return;
+  g_is_sharing.store(false, std::memory_order_release);
+  serve_threads(nullptr);
+  serve_posix_objects_of_child();
+  serve_memory_of_child();
+}
+
 void serve_program() {
+  Node::get()->shared_globals().copy_all_at_fork();
+  pthread_atfork(nullptr, nullptr, &become_child);
   serve_memory();
   serve_posix_objects();
   serve_posix_threads();

@@ -101,7 +101,7 @@ readelf -d main | grep -q 'NEEDED.*libmultigrain' || fail "the executable does w
 
 # OpenMP's runtime is Multigrain's, and only with the option.
 shown=$("$bin/mgcc" --showme -fmultigrain-threads -fopenmp -fopenmp-version=51 openmp.c -o openmp)
-[[ $shown == *" -Xclang -fopenmp -Xclang -fopenmp-version=51 "*" -lmultigrain-openmp "* && $shown != *" -fopenmp "*"-O"* ]] ||
+[[ $shown == *" -Xclang -fopenmp "*" -Xclang -fopenmp-version=51 "*" -lmultigrain-openmp "* && $shown != *" -fopenmp "*"-O"* ]] ||
   fail "--showme prints $shown"
 [[ $("$bin/mgcc" --showme -fmultigrain-threads -fno-openmp openmp.c) != *openmp\ * ]] || fail "-fno-openmp links OpenMP's runtime"
 ! "$bin/mgcc" -fmultigrain-threads -fopenmp=libgomp openmp.c 2> said || fail "-fopenmp=libgomp is possible"

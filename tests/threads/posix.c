@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -210,6 +211,30 @@ static void* fail(void* number) {
   return end(number);
 }
 
+#ifndef WITHOUT_FORK
+// A forked child has a copy of all that there is, and changes nothing of the parent's.
+static void fork_once(void) {
+  int local = 1;
+  int* volatile where = &local;
+  const long before = *in_heap;
+  fflush(stdout);
+  const pid_t child = fork();
+  if (child == 0) {
+    pthread_mutex_lock(&mutex);
+    pthread_mutex_unlock(&mutex);
+    char* text = realloc(strdup("a text"), 100);
+    *where = *where == 1 && *in_heap == before && counter == before && strcmp(text, "a text") == 0 ? 7 : 8;
+    ++*in_heap;
+    ++counter;
+    _exit(*where);
+  }
+  int status = 0;
+  check(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7, "a forked child");
+  check(local == 1 && *in_heap == before && counter == before, "the parent's memory after a fork");
+}
+
+#endif
+
 static void* detached(void* argument) {
   sem_post(argument);
   return NULL;
@@ -269,6 +294,9 @@ int main(int argc, char** argv) {
     check(pthread_create(&thread, &attributes, detached, &came) == 0, "pthread_create");
   }
   for (int i = 0; i < threads; ++i) sem_wait(&came);
+#ifndef WITHOUT_FORK
+  fork_once();
+#endif
   printf("%s\n", failed ? "wrong" : "right");
   return failed;
 }

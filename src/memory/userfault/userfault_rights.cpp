@@ -32,6 +32,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -304,7 +305,7 @@ class UserfaultRights final : public AccessRights {
 
   const Region& region_;
   Descriptor fd_;
-  bool others_map_ = false;
+  std::atomic<bool> others_map_{false};
 };
 
 }  // namespace
