@@ -493,7 +493,7 @@ std::string tell_never_started(std::span<const unsigned> numbers) {
   }
   return fmt::format(
       "processor{} {} {} never started: mg_spawn starts processors, and threads of pthread_create, std::thread or OpenMP "
-      "stay on the node of their creator",
+      "stay on the node of their creator, unless mgcc has compiled the program with -fmultigrain-threads",
       numbers.size() == 1 ? "" : "s", list, numbers.size() == 1 ? "was" : "were");
 }
 

@@ -78,6 +78,9 @@ class Processors {
   // From now on `function` runs on a processor's thread before each function that the processor is given. Called once, on
   // each node that is to have it, before the program runs.
   static void set_before_function(void (*function)());
+  // From now on private state is copied to a node once, and not each time its processors have been idle: other threads of
+  // the program may run there. Called on node 0 before any processor is started.
+  void copy_state_once() { copies_once_ = true; }
 
   // Returns the profile of this node's i-th processor.
   [[nodiscard]] ProcessorProfile& profile(unsigned i) { return local_[i].profile; }
@@ -134,6 +137,8 @@ class Processors {
   SparseTable<Known> known_;
   Mutex spawning_;  // one spawn at a time: a state copy takes several messages
 
+  bool copies_once_ = false;
+  std::array<bool, NodeSet::kCapacity> has_copy_ MG_GUARDED_BY(spawning_){};
   // On node 0, the argument with which each node's first processor was started after its copy.
   std::array<const void*, NodeSet::kCapacity> argument_at_copy_ MG_GUARDED_BY(spawning_){};
   // The answer of a node to the spawn that asks. Its handler writes the answer before it counts it.
