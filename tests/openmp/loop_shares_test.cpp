@@ -97,6 +97,13 @@ TEST(Shares, NoNodeLooksAtARestThatIsEmpty) {
 }
 
 // Walks through the loop as compiled code does, by the thread's part, and counts each iteration.
+// Goes round at the type's limits, as compiled code never does.
+template <typename T, typename Step>
+T plus(T value, Step step) {
+  using U = std::make_unsigned_t<T>;
+  return static_cast<T>(static_cast<U>(value) + static_cast<U>(step));
+}
+
 template <typename T>
 void walk(int32_t schedule, T lower, T upper, std::make_signed_t<T> step, std::make_signed_t<T> chunk,
           uint32_t threads) {
@@ -114,21 +121,20 @@ void walk(int32_t schedule, T lower, T upper, std::make_signed_t<T> step, std::m
     T begin = part.lower, end = part.upper;
     while (before_or_at(begin, end)) {
       if (!before_or_at(end, upper)) end = upper;
-      for (T value = begin;; value = static_cast<T>(value + static_cast<T>(step))) {
+      for (T value = begin;; value = plus(value, step)) {
         const uint64_t iteration = count_iterations<T>(lower, value, step) - 1;
         ASSERT_LT(iteration, count);
         ASSERT_EQ(bounds.value(iteration), value);
         ++times[iteration];
         reached_last = iteration + 1 == count;
-        if (!before_or_at(static_cast<T>(value + static_cast<T>(step)), end) || value == end || iteration + 1 == count)
-          break;
+        if (!before_or_at(plus(value, step), end) || value == end || iteration + 1 == count) break;
       }
       if (!chunked || reached_last) break;
       // Compiled code's own variable goes from 0 to the number of iterations, so this does not go round a limit there.
       const uint64_t next =
           count_iterations<T>(lower, begin, step) - 1 + static_cast<uint64_t>(std::max<S>(chunk, 1)) * threads;
       if (next >= count) break;
-      ASSERT_EQ(static_cast<T>(begin + static_cast<T>(part.stride)), bounds.value(next));
+      ASSERT_EQ(plus(begin, part.stride), bounds.value(next));
       begin = bounds.value(next);
       const uint64_t last = std::min(count, next + static_cast<uint64_t>(std::max<S>(chunk, 1))) - 1;
       end = bounds.value(last);
