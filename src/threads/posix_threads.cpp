@@ -112,6 +112,12 @@ void* run_beside(void* thread) {
   run(static_cast<Thread*>(thread));
 }
 
+int detach_state(const pthread_attr_t* attributes) {
+  int state = PTHREAD_CREATE_JOINABLE;
+  if (attributes != nullptr) pthread_attr_getdetachstate(attributes, &state);
+  return state;
+}
+
 int start_beside(Thread* thread, const pthread_attr_t* attributes) {
   mg_release();
   g_beside.fetch_add(1);
@@ -121,7 +127,8 @@ int start_beside(Thread* thread, const pthread_attr_t* attributes) {
     g_beside.fetch_sub(1);
     return failed;
   }
-  pthread_detach(real);
+  // One that was created detached may be gone already.
+  if (detach_state(attributes) == PTHREAD_CREATE_JOINABLE) pthread_detach(real);
   return 0;
 }
 
@@ -154,11 +161,9 @@ void settle(const Thread* thread) {
 int create(pthread_t* name, const pthread_attr_t* attributes, void* (*function)(void*), void* argument) {
   auto* const thread = static_cast<Thread*>(allocate_shared(sizeof(Thread)));
   if (thread == nullptr) return EAGAIN;
-  int detached = PTHREAD_CREATE_JOINABLE;
-  if (attributes != nullptr) pthread_attr_getdetachstate(attributes, &detached);
   thread->function = function;
   thread->argument = argument;
-  thread->is_detached = detached == PTHREAD_CREATE_DETACHED ? 1 : 0;
+  thread->is_detached = detach_state(attributes) == PTHREAD_CREATE_DETACHED ? 1 : 0;
   thread->ended = mg_flag_create();
   flush_output();
   // The new thread may look at its name as soon as it runs.
