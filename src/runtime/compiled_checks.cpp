@@ -45,11 +45,6 @@ Note find_note(const dl_phdr_info& object) {
   return result;
 }
 
-// Multigrain's own. What it shares with the program is kept by pages.
-bool is_openmp_runtime(std::string_view path) {
-  return path.substr(path.rfind('/') + 1).starts_with("libmultigrain-openmp.so");
-}
-
 }  // namespace
 
 CompiledChecks find_compiled_checks() {
@@ -64,6 +59,7 @@ CompiledChecks find_compiled_checks() {
     if (note == Note::kOfAnother && checks.of_another_version.empty())
       checks.of_another_version = is_program ? program_invocation_name : path;
     const bool is_ours = holds(*object, reinterpret_cast<uintptr_t>(&find_compiled_checks));
+    // What the OpenMP runtime shares with the program is kept by pages.
     if (has || is_ours || (!is_program && (is_system_library(path) || is_openmp_runtime(path)))) return 0;
     if (checks.missing.empty()) checks.missing = is_program ? program_invocation_name : path;
     return 0;

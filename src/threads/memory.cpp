@@ -125,8 +125,6 @@ int print(const SharedMalloc& shared, char** out, const char* format, va_list ar
 
 }  // namespace
 
-#define MG_CALLER __builtin_return_address(0)
-
 MG_WRAPPER(char*, strdup, const char* text) {
   const SharedMalloc* const shared = shared_malloc_for(MG_CALLER);
   if (shared == nullptr) return MG_REAL(strdup)(text);

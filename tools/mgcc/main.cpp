@@ -32,8 +32,8 @@ All options are clang's, but for these:
   --showme                   print the command instead of running it
   --showme:compile           print what is added when compiling
   --showme:link              print what is added when linking
-  -fmultigrain-threads       the program was written for threads of one machine (POSIX, C11, C++, OpenMP): atomics, and
-                             local variables that threads hand to each other, work on all nodes; -fopenmp links
+  -fmultigrain-threads       the program was written for threads of one machine (POSIX, C11, C++, OpenMP): its threads
+                             run on all nodes, and share globals, malloc's memory and local variables; -fopenmp links
                              Multigrain's OpenMP runtime. -fno-multigrain-threads: not (the default)
   -fno-multigrain-checks     compile without checks: for page protocols, which need none
   -fmultigrain-checks=LIST   switch optimisations of the checks, all of which are on, to measure what they are

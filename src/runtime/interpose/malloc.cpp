@@ -39,7 +39,6 @@ const SharedMalloc* shared_malloc_of(const void* block) {
 
 #if !defined(MULTIGRAIN_NO_MALLOC)
 
-#define MG_CALLER __builtin_return_address(0)
 #define MG_EXPORT(name) asm(#name) __attribute__((visibility("default"), used))
 
 namespace multigrain {

@@ -7,8 +7,6 @@
 
 #if !defined(MULTIGRAIN_NO_MALLOC)
 
-#define MG_CALLER __builtin_return_address(0)
-
 namespace multigrain {
 namespace {
 

@@ -27,3 +27,6 @@ const SharedMalloc* shared_malloc_for(const void* caller);
 const SharedMalloc* shared_malloc_of(const void* block);
 
 }  // namespace multigrain
+
+// In a function that stands in front of another one: the address to which its call returns.
+#define MG_CALLER __builtin_return_address(0)

@@ -129,11 +129,12 @@ struct Object {
 // Returns whether the library keeps threads, connections or shadows of memory, none of which would survive a
 // copy of its state: none survives fork either.
 bool is_a_runtime(std::string_view path) {
-  static constexpr std::string_view kNames[] = {"libgomp.so", "libomp.so",  "libiomp5.so", "libmultigrain-openmp.so",
-                                                "libtbb.so",  "libmpi.so",  "libmpich.so", "libasan.so",
-                                                "libtsan.so", "liblsan.so", "libubsan.so"};
+  static constexpr std::string_view kNames[] = {"libgomp.so", "libomp.so",   "libiomp5.so", "libtbb.so",
+                                                "libmpi.so",  "libmpich.so", "libasan.so",  "libtsan.so",
+                                                "liblsan.so", "libubsan.so"};
   const std::string_view file = path.substr(path.rfind('/') + 1);
-  return std::ranges::any_of(kNames, [&](std::string_view name) { return file.starts_with(name); });
+  return is_openmp_runtime(path) ||
+         std::ranges::any_of(kNames, [&](std::string_view name) { return file.starts_with(name); });
 }
 
 // Returns whether the user has named the library in MULTIGRAIN_PRIVATE_LIBRARIES: file names, with colons between them.

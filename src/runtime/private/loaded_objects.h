@@ -25,4 +25,9 @@ inline bool is_system_library(std::string_view path) {
   return path.starts_with("/lib/") || path.starts_with("/lib64/") || path.starts_with("/usr/");
 }
 
+// Returns whether the path is that of Multigrain's OpenMP runtime, a library of its own beside the one that calls this.
+inline bool is_openmp_runtime(std::string_view path) {
+  return path.substr(path.rfind('/') + 1).starts_with("libmultigrain-openmp.so");
+}
+
 }  // namespace multigrain
