@@ -58,14 +58,12 @@ class HostedThreads {
 enum class PhaseMark : uint64_t { kBegin, kEnd };
 
 // The locks and conditions that the runtime has for itself in a run of several nodes (Sync::own_lock). The atomics of
-// programs of threads are made under the first kAtomicsLocks, and the next kGuardLocks, each with a condition, belong to
-// the guards of their static variables (src/threads). The last kObjectLocks, each with a condition, are for what POSIX
-// objects need before they have a lock of their own.
+// programs of threads are made under the first kAtomicsLocks. The others, each with a condition, are for guards of their
+// static variables, and for what POSIX objects need before they have a lock of their own (threads/made_object.h).
 inline constexpr uint32_t kAtomicsLocks = 256;
-inline constexpr uint32_t kGuardLocks = 16;
 inline constexpr uint32_t kObjectLocks = 64;
-inline constexpr uint32_t kOwnLocks = kAtomicsLocks + kGuardLocks + kObjectLocks;
-inline constexpr uint32_t kOwnConds = kGuardLocks + kObjectLocks;
+inline constexpr uint32_t kOwnLocks = kAtomicsLocks + kObjectLocks;
+inline constexpr uint32_t kOwnConds = kObjectLocks;
 
 class Node final : private SyncHost, private ProcessorHost, private HomeDirectory {
  public:

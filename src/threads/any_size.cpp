@@ -49,6 +49,7 @@ bool needs_lock(Reach reach, const void* object, size_t size) {
 }  // namespace
 }  // namespace multigrain::threads
 
+using multigrain::KeepErrno;
 using namespace multigrain::threads;
 
 void __multigrain_threads_atomic_load(size_t size, const void* object, void* value, int order,

@@ -182,6 +182,7 @@ T perform(void* object, const Operation& operation) {
 }  // namespace
 }  // namespace multigrain::threads
 
+using multigrain::KeepErrno;
 using multigrain::Node;
 using namespace multigrain::threads;
 

@@ -45,10 +45,10 @@
 // one, may be used.
 #pragma once
 
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 
+#include "base/keep_errno.h"
 #include "instrument/runtime/hazards.h"
 #include "instrument/runtime/memory_access.h"
 #include "profile/virtual_time.h"
@@ -99,18 +99,5 @@ class ExclusiveLines {
 // Called after each operation on an object that other nodes have: `value` is what was found there, or a number made of
 // it. A thread that finds the same again and again, and changes nothing, lets other threads run.
 void looked_at(const void* object, uint64_t value, bool changed);
-
-// Every function that code calls begins with this: to the program the operation is a load or a store, and leaves errno
-// alone.
-class KeepErrno {
- public:
-  KeepErrno() : value_(errno) {}
-  ~KeepErrno() { errno = value_; }
-  KeepErrno(const KeepErrno&) = delete;
-  KeepErrno& operator=(const KeepErrno&) = delete;
-
- private:
-  const int value_;
-};
 
 }  // namespace multigrain::threads

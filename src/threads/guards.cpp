@@ -10,14 +10,14 @@
 // it has seen under the lock, which makes everything visible that the initialiser wrote, and remembers such guards.
 #include <unistd.h>
 
-#include <array>
-#include <atomic>
 #include <cstring>
 
 #include "base/error.h"
+#include "base/keep_errno.h"
 #include "instrument/runtime/installed_protocol.h"
 #include "threads/abi.h"
 #include "threads/atomics.h"
+#include "threads/made_object.h"
 
 namespace multigrain::threads {
 namespace {
@@ -30,17 +30,6 @@ struct Guard {
 };
 static_assert(sizeof(Guard) == 8);
 
-uint64_t hash_of(const void* guard) {
-  return reinterpret_cast<uintptr_t>(guard) / sizeof(Guard) * 0x9e37'79b9'7f4a'7c15;
-}
-
-// Guards that a thread of this node has seen as initialised, under the lock. One may displace another.
-constinit std::array<std::atomic<const void*>, 4096> seen_guards{};
-
-std::atomic<const void*>& place_of(const void* guard) {
-  return seen_guards[hash_of(guard) >> 52];
-}
-
 // The node in the upper bits and the thread's number in the system, which has 22, in the lower ones.
 uint32_t this_thread_of(const Node& node) {
   return uint32_t{node.config().node.value} << 22 | static_cast<uint32_t>(gettid());
@@ -52,43 +41,33 @@ bool is_shared(const void* guard) {
   return reach != Reach::kPrivate && Node::get()->config().nodes > 1;
 }
 
-// One guard's lock and condition, held as long as this lives.
+// A guard's value, and the lock under which it is changed, held as long as this lives.
 class HeldGuard {
  public:
-  explicit HeldGuard(void* guard) : sync_(Node::get()->sync()), number_(static_cast<uint32_t>(hash_of(guard) >> 60)) {
-    static_assert(kGuardLocks == 1u << 4);
-    checks::begin_access();
-    sync_.lock(lock());
-    std::memcpy(&value_, guard, sizeof value_);
-    guard_ = guard;
-  }
-  ~HeldGuard() { sync_.unlock(lock()); }
-  HeldGuard(const HeldGuard&) = delete;
-  HeldGuard& operator=(const HeldGuard&) = delete;
-
+  explicit HeldGuard(void* guard) : held_(guard), guard_(guard) { read(); }
   [[nodiscard]] const Guard& value() const { return value_; }
   void set(const Guard& value) {
     value_ = value;
     std::memcpy(guard_, &value_, sizeof value_);
   }
   void wait() {
-    sync_.cond_wait(sync_.own_cond(number_), lock());
-    std::memcpy(&value_, guard_, sizeof value_);
+    held_.wait();
+    read();
   }
-  void wake_all() { sync_.cond_broadcast(sync_.own_cond(number_)); }
+  void wake_all() { held_.wake_all(); }
 
  private:
-  [[nodiscard]] SyncId lock() const { return sync_.own_lock(kAtomicsLocks + number_); }
+  void read() { std::memcpy(&value_, guard_, sizeof value_); }
 
-  Sync& sync_;
-  const uint32_t number_;
-  void* guard_ = nullptr;
+  const HeldObject held_;
+  void* const guard_;
   Guard value_{};
 };
 
 }  // namespace
 }  // namespace multigrain::threads
 
+using multigrain::KeepErrno;
 using multigrain::Node;
 using namespace multigrain::threads;
 
@@ -106,7 +85,7 @@ int __multigrain_threads_guard_acquire(void* guard, int (*real)(void*)) {
     held.wait();
   }
   if (held.value().is_initialised != 0) {
-    place_of(guard).store(guard, std::memory_order_release);
+    know_done(guard);
     return 0;
   }
   held.set({.is_initialised = 0, .is_being_initialised = 1, .unused = 0, .thread = self});
@@ -122,7 +101,7 @@ void __multigrain_threads_guard_release(void* guard, void (*real)(void*)) {
   const KeepErrno keep;
   HeldGuard held(guard);
   held.set({.is_initialised = 1, .is_being_initialised = 0, .unused = 0, .thread = 0});
-  place_of(guard).store(guard, std::memory_order_release);
+  know_done(guard);
   held.wake_all();
 }
 
@@ -138,10 +117,10 @@ void __multigrain_threads_guard_abort(void* guard, void (*real)(void*)) {
 uint8_t __multigrain_threads_load_guard(const void* guard) {
   const auto* const first = static_cast<const uint8_t*>(guard);
   if (!is_shared(guard)) return __atomic_load_n(first, __ATOMIC_ACQUIRE);
-  if (place_of(guard).load(std::memory_order_acquire) == guard) [[likely]]
+  if (is_known_done(guard)) [[likely]]
     return 1;
   const KeepErrno keep;
   const HeldGuard held(const_cast<void*>(guard));
-  if (held.value().is_initialised != 0) place_of(guard).store(guard, std::memory_order_release);
+  if (held.value().is_initialised != 0) know_done(guard);
   return held.value().is_initialised;
 }

@@ -1,12 +1,9 @@
 #include "threads/made_object.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
 
-#include "instrument/runtime/hazards.h"
 #include "instrument/runtime/memory_access.h"
 
 namespace multigrain::threads {
@@ -22,16 +19,16 @@ uint32_t number_of(const volatile void* object) {
   return static_cast<uint32_t>(hash_of(object) >> 58);
 }
 SyncId lock_of(const Sync& sync, uint32_t number) {
-  return sync.own_lock(kAtomicsLocks + kGuardLocks + number);
+  return sync.own_lock(kAtomicsLocks + number);
 }
 SyncId cond_of(const Sync& sync, uint32_t number) {
-  return sync.own_cond(kGuardLocks + number);
+  return sync.own_cond(number);
 }
 
 // One object may displace another.
-constinit std::array<std::atomic<const void*>, 1024> known_done{};
+constinit std::array<std::atomic<const void*>, 4096> known_done{};
 std::atomic<const void*>& place_of(const void* object) {
-  return known_done[hash_of(object) >> 54];
+  return known_done[hash_of(object) >> 52];
 }
 
 constexpr long kSecond = 1'000'000'000;  // in nanoseconds

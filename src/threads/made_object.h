@@ -1,5 +1,6 @@
-// What POSIX objects in shared memory (posix_objects.h) are made with: the runtime's own lock and condition that an
-// object's address chooses, the handle in the object, and waits with a time limit.
+// What POSIX objects (posix_objects.h), guards of static variables (guards.cpp) and futexes in shared memory are made with:
+// the runtime's own lock and condition that an object's address chooses, the handle in the object, and waits with a time
+// limit.
 #pragma once
 
 #include <pthread.h>
@@ -67,7 +68,7 @@ int wait_until(clockid_t clock, const timespec* until, Try try_it) {
   return ETIMEDOUT;
 }
 
-// Once-objects that a thread of this node has seen done, under their lock.
+// Once-objects and guards that a thread of this node has seen done, under their lock.
 bool is_known_done(const void* object);
 void know_done(const void* object);
 

@@ -2,13 +2,10 @@
 
 #include <pthread.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdint>
-#include <cstring>
 #include <ctime>
 
-#include "instrument/runtime/memory_access.h"
 #include "multigrain/multigrain.h"
 #include "runtime/interpose/thread_sync.h"
 #include "runtime/node.h"
@@ -153,11 +150,10 @@ int wait_for(Condition& condition, Mutex& mutex) {
   return 0;
 }
 
-// The caller looks at what it waits for each time this returns. So it is enough to return soon: no signal is needed.
-int wait_for_until(Condition& condition, Mutex& mutex, clockid_t clock, const timespec* until) {
+// The caller looks at what it waits for each time this returns. So it is enough to return soon: no condition is needed.
+int wait_for_until(Mutex& mutex, clockid_t clock, const timespec* until) {
   if (has_owner(mutex) && load(mutex.owner) != this_thread()) return EPERM;
   if (!is_time(until)) return EINVAL;
-  static_cast<void>(condition);
   const mg_lock_t lock = lock_of(mutex);
   const uint32_t depth = mutex.depth;
   give_up(mutex);
@@ -475,12 +471,10 @@ constexpr ThreadSync kFunctions = {
     .pthread_cond_wait = [](pthread_cond_t* o, pthread_mutex_t* m) { return wait_for(condition_in(o), mutex_in(m)); },
     .pthread_cond_timedwait =
         [](pthread_cond_t* o, pthread_mutex_t* m, const timespec* until) {
-          return wait_for_until(condition_in(o), mutex_in(m), condition_in(o).clock, until);
+          return wait_for_until(mutex_in(m), condition_in(o).clock, until);
         },
-    .pthread_cond_clockwait =
-        [](pthread_cond_t* o, pthread_mutex_t* m, clockid_t clock, const timespec* until) {
-          return wait_for_until(condition_in(o), mutex_in(m), clock, until);
-        },
+    .pthread_cond_clockwait = [](pthread_cond_t*, pthread_mutex_t* m, clockid_t clock,
+                                 const timespec* until) { return wait_for_until(mutex_in(m), clock, until); },
 
     .pthread_barrier_init = [](pthread_barrier_t* o, const pthread_barrierattr_t*,
                                unsigned count) { return init_barrier(*reinterpret_cast<Barrier*>(o), count); },
@@ -546,8 +540,8 @@ constexpr ThreadSync kFunctions = {
         [](cnd_t* o) { return mg_cond_broadcast(cond_of(condition_in(o))), static_cast<int>(thrd_success); },
     .cnd_wait = [](cnd_t* o, mtx_t* m) { return thrd_result(wait_for(condition_in(o), mutex_in(m))); },
     .cnd_timedwait =
-        [](cnd_t* o, mtx_t* m, const timespec* until) {
-          return thrd_result(wait_for_until(condition_in(o), mutex_in(m), CLOCK_REALTIME, until));
+        [](cnd_t*, mtx_t* m, const timespec* until) {
+          return thrd_result(wait_for_until(mutex_in(m), CLOCK_REALTIME, until));
         },
     .call_once = [](once_flag* o, void (*function)()) { once(reinterpret_cast<int*>(o), function); },
 };

@@ -24,7 +24,8 @@ namespace multigrain::threads {
 // The C library has no more keys either.
 inline constexpr unsigned kKeys = 1024;
 
-// What all nodes must know of such a program, in shared memory. It is changed under lock kKeysLock of the runtime's own.
+// What all nodes must know of such a program, in shared memory. It is used under the lock that its address
+// chooses (made_object.h).
 struct SharedState {
   struct Key {
     uint32_t in_use = 0;

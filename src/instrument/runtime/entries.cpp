@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/keep_errno.h"
 #include "coherence/hazard.h"
 #include "instrument/runtime/hazards.h"
 #include "instrument/runtime/installed_protocol.h"
@@ -61,17 +62,6 @@ namespace {
 alignas(64) constinit uint64_t unread_hazards[MG_FINE_HAZARDS];
 // A thread uses these without a line protocol, so that threads do not contend for one cache line.
 alignas(64) constinit thread_local uint64_t hazards_of_thread[MG_FINE_HAZARDS];
-
-class KeepErrno {
- public:
-  KeepErrno() : value_(errno) {}
-  ~KeepErrno() { errno = value_; }
-  KeepErrno(const KeepErrno&) = delete;
-  KeepErrno& operator=(const KeepErrno&) = delete;
-
- private:
-  int value_;
-};
 
 // Every entry begins with this. It also polls, because a processor that misses does not reach its next poll soon.
 void enter() {
@@ -379,6 +369,7 @@ void end_handler(bool returned) {
 }  // namespace checks
 }  // namespace multigrain
 
+using multigrain::KeepErrno;
 using namespace multigrain::checks;
 
 __thread uint64_t* __multigrain_hazards __attribute__((tls_model("initial-exec"))) = unread_hazards;
