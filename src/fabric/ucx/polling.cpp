@@ -59,7 +59,7 @@ void Polling::begin_progress() {
   if (progressing_.fetch_add(1, std::memory_order_seq_cst) != 0) return;
   if (!listening_.load(std::memory_order_seq_cst)) return;  // a polling phase, or another thread mutes it
   const UcxLock lock(parts_);
-  if (listening_.load(std::memory_order_relaxed) && progressing_.load(std::memory_order_seq_cst) != 0) listen(false);
+  if (progressing_.load(std::memory_order_seq_cst) != 0) mute();
 }
 
 void Polling::end_progress() {
@@ -86,6 +86,10 @@ void Polling::listen(bool on) {
   event.data.fd = ucx_fd_;
   MG_CHECK(epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, ucx_fd_, &event) == 0, static_cast<uint64_t>(errno));
   listening_.store(on, std::memory_order_seq_cst);
+}
+
+void Polling::mute() {
+  if (listening_.load(std::memory_order_relaxed)) listen(false);
 }
 
 // Asks UCX to make its descriptor readable at the next arrival, and lets that wake the service thread. Returns false if
@@ -175,6 +179,7 @@ Nanoseconds Polling::prepare_to_sleep() {
   if (polling_phase_.load(std::memory_order_seq_cst)) {
     const Nanoseconds since = monotonic_ns() - last_end_.load(std::memory_order_relaxed);
     if (progressing_.load(std::memory_order_seq_cst) != 0) {
+      mute();
       if (since < kPollingPhaseGap) return kPollInterval;
     } else if (since < kPollInterval && !listening_.load(std::memory_order_relaxed)) {
       return kPollInterval - since;
@@ -183,7 +188,10 @@ Nanoseconds Polling::prepare_to_sleep() {
     // has ended its scope before.
     polling_phase_.store(false, std::memory_order_seq_cst);
   }
-  if (progressing_.load(std::memory_order_seq_cst) != 0) return kNever;
+  if (progressing_.load(std::memory_order_seq_cst) != 0) {
+    mute();
+    return kNever;
+  }
   if (!try_listen()) {
     lock.progress();
     return 0;

@@ -15,13 +15,15 @@
 //  (1) Take an arrival that no thread has asked UCX about. Consider the last end_progress() that brought progressing_
 //      to 0 (U1). It then saw polling_phase_ set (U2), or set it and woke the service thread, or saw to it that
 //      listening_ is set. listening_ is set after ucp_worker_arm() has succeeded, so UCX's descriptor is or becomes
-//      readable, and is cleared only by a thread that has counted itself, and whose U1 is still to come. If U2 saw
+//      readable, and is cleared only under the lock and while a thread is counted, whose U1 is still to come. If U2 saw
 //      polling_phase_ set: only the service thread clears it (V1), under the lock, and then reads progressing_ (V2). V1
 //      comes after U2, so V2 sees 0, and the service thread listens before it sleeps; or V2 sees that a later thread is
 //      counted, whose U1 is still to come. While polling_phase_ is set the service thread never sleeps for longer than
 //      kPollInterval, except in the sleep during which it was set first, and that sleep is ended by the wake-up that
 //      goes with the setting. When the service thread wakes it makes progress, and arms again before it sleeps unless a
-//      thread has a scope.
+//      thread has a scope. If a thread has one, the service thread mutes the descriptor itself before it sleeps: that
+//      thread may still wait for the lock to do so, and the service thread, which has a real-time priority and would be
+//      woken by an arrival again and again, would keep it from its core.
 //  (2) Take a message in a queue. The argument is that of shm/doorbell.h, with the dispatcher's pending_, with pollers_
 //      and with waking_ in the place of pending, the count of pollers and kWaking. S1 and S2 are Dispatcher::enqueue();
 //      S3 is wake_unless_polled(), which every thread calls that made progress and does not go on to handle messages;
@@ -79,6 +81,7 @@ class Polling {
   Nanoseconds prepare_to_sleep();
   void sleep(Nanoseconds longest);
   void listen(bool on) MG_REQUIRES(inside_ucx);
+  void mute() MG_REQUIRES(inside_ucx);
   bool try_listen() MG_REQUIRES(inside_ucx);
 
   Parts& parts_;
