@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/config.h"
+#include "base/own_descriptors.h"
 
 namespace multigrain {
 namespace {
@@ -108,7 +109,7 @@ Result<Region> Region::create(uint64_t region_size, size_t page_size, int frames
                 page_size, layout::kMaxRegionSize);
   const bool own = frames_fd < 0;
   if (own) {
-    frames_fd = memfd_create("multigrain-frames", MFD_CLOEXEC);
+    frames_fd = own_descriptors::keep(memfd_create("multigrain-frames", MFD_CLOEXEC));
     if (frames_fd < 0) return fail_errno(errno, "cannot make the memory file of this node's frames");
   }
   const auto give_up = [&](Error error) {

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "base/own_descriptors.h"
 #include "runtime/node_card.h"
 #include "runtime/private/private_heap.h"
 
@@ -58,6 +59,8 @@ Result<std::unique_ptr<UcxFabric>> Bootstrap::connect(const Config& config, std:
   options.context = context;
   options.enter_library = &BootHeapScope::enter;
   options.leave_library = &BootHeapScope::leave;
+  options.lowest_descriptor = own_descriptors::lowest();
+  options.keep_descriptor = &own_descriptors::keep;
   auto fabric = load_ucx_fabric(options);
   if (!fabric) return fabric;
   (*fabric)->export_segment(SegmentId::kFrames, frames.data(), frames.size());

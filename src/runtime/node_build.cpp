@@ -171,7 +171,7 @@ Status Node::build_fabric(const NodeEnvironment& environment) {
     region_.emplace(std::move(*region));
     for (size_t i = 0; i < bootstrap_->hosts.size(); ++i)
       names_of_nodes_.push_back(fmt::format("node {} on host {}", i, bootstrap_->hosts[i]));
-    node_0_gone_ = eventfd(0, EFD_CLOEXEC);
+    node_0_gone_ = own_descriptors::keep(eventfd(0, EFD_CLOEXEC));
     if (node_0_gone_ < 0) return fail_errno(errno, "cannot create an event descriptor");
     auto table = LineTable::map(region_->size(), line_shift);
     if (!table) return tl::unexpected(table.error());

@@ -299,7 +299,7 @@ def use():
     before = len(os.listdir('/proc/self/fd'))
     fd = os.open('/proc/self/exe', os.O_RDONLY)
     os.close(fd)
-    results.append((fd < 64, before < 70, os.fstat(2) is not None))
+    results.append(fd < 64 and before < 70 and os.fstat(2) is not None)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     for fd in range(hard, hard + 20):
         for call in (os.close, os.fstat, os.dup):
@@ -311,6 +311,8 @@ def in_threads():
     [thread.join() for thread in threads]
 results = []
 in_threads()
+fds = [os.dup(0) for _ in range(4)]
+results.append(fds == [3, 4, 5, 6])
 os.closerange(3, 1 << 20)
 for fd in range(3, 70000):
     try: os.close(fd)
@@ -332,7 +334,9 @@ import subprocess
 print(subprocess.run(['echo', 'x'], capture_output=True, close_fds=True).stdout)
 print(all(results), sorted(set(map(bool, results))))
 """
-        for options in (("--nodes", "1"), ("--nodes", "2"), ("--nodes", "3", "--procs-per-node", "2")):
+        several = ("--nodes", "3", "--procs-per-node", "2")
+        over_ucx = (("--nodes", "2", "--fabric", "ucx"), ("--hosts", "localhost:2"), ("--hosts", "localhost:2,localhost"))
+        for options in (("--nodes", "1"), ("--nodes", "2"), several, *over_ucx):
             with self.subTest(options=options):
                 status, output, message = run(
                     (f"{BIN}/mgrun", *options, "--binary", "--", sys.executable, "-c", program)

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -22,6 +23,7 @@
 
 #include "base/spin_lock.h"
 #include "base/stack_text.h"
+#include "fabric/ucx/descriptors.h"
 
 namespace multigrain::confine {
 namespace {
@@ -43,7 +45,7 @@ int anonymous_shm_open(const char* name, int flags, mode_t mode) {
     errno = ENOENT;
     return -1;
   }
-  const int fd = memfd_create(name + (*name == '/' ? 1 : 0), MFD_CLOEXEC);
+  const int fd = ucx_descriptors::keep(memfd_create(name + (*name == '/' ? 1 : 0), MFD_CLOEXEC));
   if (fd < 0) return -1;
   // Every process that may read /proc/PID/fd may open an anonymous file; these are the same user's and root's
   // processes.
@@ -129,7 +131,7 @@ int open_descriptor(int process, int descriptor) {
   path.text("/proc/").number(static_cast<unsigned>(process)).text("/fd/").number(static_cast<unsigned>(descriptor));
   // The descriptor is for reading and writing, so that the pipe always has both ends: a pipe without a reader would
   // kill its writer by SIGPIPE, and a pipe without a writer would be at its end.
-  return ::open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
+  return ucx_descriptors::keep(::open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
 }
 
 int make_doorbell() {
@@ -189,7 +191,7 @@ constexpr int kTypeMask = 0xf;
 
 int confined_socket(int domain, int type, int protocol) {
   if (domain == AF_UNIX && (type & kTypeMask) == SOCK_DGRAM) return make_doorbell();
-  return ::socket(domain, type | SOCK_CLOEXEC, protocol);
+  return ucx_descriptors::keep(::socket(domain, type | SOCK_CLOEXEC, protocol));
 }
 
 int confined_bind(int fd, const sockaddr* address, socklen_t length) {
@@ -238,16 +240,27 @@ ssize_t confined_recvfrom(int fd, void* bytes, size_t length, int flags, sockadd
 // --- Descriptors
 
 int confined_pipe(int* ends) {
-  return pipe2(ends, O_CLOEXEC);
+  if (pipe2(ends, O_CLOEXEC) != 0) return -1;
+  std::array<int, 2> kept{ucx_descriptors::keep(ends[0]), ucx_descriptors::keep(ends[1])};
+  if (kept[0] < 0 || kept[1] < 0) {
+    for (const int fd : kept)
+      if (fd >= 0) close_keeping_errno(fd);
+    return -1;
+  }
+  std::copy(kept.begin(), kept.end(), ends);
+  return 0;
 }
 int confined_epoll_create(int /*size*/) {
-  return epoll_create1(EPOLL_CLOEXEC);
+  return ucx_descriptors::keep(epoll_create1(EPOLL_CLOEXEC));
 }
 int confined_epoll_create1(int flags) {
-  return epoll_create1(flags | EPOLL_CLOEXEC);
+  return ucx_descriptors::keep(epoll_create1(flags | EPOLL_CLOEXEC));
 }
 int confined_timerfd_create(int clock, int flags) {
-  return timerfd_create(clock, flags | TFD_CLOEXEC);
+  return ucx_descriptors::keep(timerfd_create(clock, flags | TFD_CLOEXEC));
+}
+int confined_eventfd(unsigned count, int flags) {
+  return ucx_descriptors::keep(eventfd(count, flags | EFD_CLOEXEC));
 }
 int confined_open(const char* path, int flags, ...) {
   mode_t mode = 0;
@@ -257,7 +270,7 @@ int confined_open(const char* path, int flags, ...) {
     mode = va_arg(arguments, mode_t);
     va_end(arguments);
   }
-  return ::open(path, flags | O_CLOEXEC, mode);
+  return ucx_descriptors::keep(::open(path, flags | O_CLOEXEC, mode));
 }
 
 template <typename Function>
@@ -286,6 +299,7 @@ std::span<const Interposition> interpositions() {
                                             {"epoll_create", address_of(&confined_epoll_create)},
                                             {"epoll_create1", address_of(&confined_epoll_create1)},
                                             {"timerfd_create", address_of(&confined_timerfd_create)},
+                                            {"eventfd", address_of(&confined_eventfd)},
                                             {"open", address_of(&confined_open)}};
   return functions;
 }

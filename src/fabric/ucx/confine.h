@@ -19,7 +19,11 @@
 //  realloc,              of the pairs.
 //  posix_memalign
 //  pipe, epoll_create,   make descriptors that are closed when the process executes another program.
-//  timerfd_create, open
+//  timerfd_create, open,
+//  eventfd
+//
+// All descriptors, also those that the gate accepts, get numbers of the runtime's own where the program has numbers for
+// itself (base/own_descriptors.h).
 #pragma once
 
 #include <span>

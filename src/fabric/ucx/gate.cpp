@@ -24,6 +24,7 @@
 #include "base/spin_lock.h"
 #include "base/stack_text.h"
 #include "fabric/ucx/confine.h"
+#include "fabric/ucx/descriptors.h"
 #include "fabric/ucx/gate_token.h"
 #include "fabric/ucx/interposed_calls.h"
 
@@ -44,8 +45,9 @@ constexpr int kConnectLimitMs = 2500;
 constexpr int kSilenceSeconds = 3;
 // A call of accept refuses at most this many connections before it lets UCX do something else. UCX calls again.
 constexpr int kMaxRefusalsAtOnce = 32;
-// UCX's connections may have descriptors below this one; the gate refuses other connections.
-constexpr int kMaxDescriptor = 1 << 16;
+// UCX's connections may have this many descriptors, from 0 on or from the runtime's own numbers on; the gate refuses
+// other connections.
+constexpr int kMaxDescriptors = 1 << 16;
 // The gate keeps this many tokens, so that none is accepted twice; so many connections may be let in during one run. A
 // node makes a few for each other node, and there are at most 64 nodes.
 constexpr size_t kMaxTokens = size_t{1} << 16;
@@ -169,7 +171,12 @@ struct Gate {
 
 Mutex g_install;
 // These are static memory, which takes no pages before it is used, and needs no allocation inside UCX's calls.
-constinit Awaited g_awaited[kMaxDescriptor];
+constinit Awaited g_awaited[kMaxDescriptors];
+// Returns what a connection awaits; null: there is no place for this descriptor.
+Awaited* awaited_on(int fd) {
+  const int place = fd - ucx_descriptors::lowest();
+  return place >= 0 && place < kMaxDescriptors ? &g_awaited[place] : nullptr;
+}
 constinit UsedTokens g_used;
 Gate& the_gate() {
   static Gate* const gate = new Gate;  // outlives UCX's threads
@@ -228,7 +235,8 @@ int connect_within(int fd, const sockaddr* address, socklen_t length, int limit_
 int gate_connect(int fd, const sockaddr* address, socklen_t length) {
   Gate* const gate = g_gate.load(std::memory_order_acquire);
   if (gate == nullptr || !is_internet(address, length)) return ::connect(fd, address, length);
-  if (fd < 0 || fd >= kMaxDescriptor) {
+  Awaited* const awaited = awaited_on(fd);
+  if (awaited == nullptr) {
     errno = EMFILE;
     return -1;
   }
@@ -250,9 +258,8 @@ int gate_connect(int fd, const sockaddr* address, socklen_t length) {
     return -1;
   }
   const Token token = gate->key->make_token(gate->node, connection);
-  Awaited& awaited = g_awaited[fd];
-  awaited.answer = gate->key->answer(token);
-  awaited.waiting.store(true, std::memory_order_release);
+  awaited->answer = gate->key->answer(token);
+  awaited->waiting.store(true, std::memory_order_release);
   // The first bytes of a new connection always fit into its buffer; if they do not, the connection is broken.
   if (::send(fd, &token, sizeof token, MSG_NOSIGNAL | MSG_DONTWAIT) != static_cast<ssize_t>(sizeof token)) {
     errno = ECONNRESET;
@@ -264,20 +271,20 @@ int gate_connect(int fd, const sockaddr* address, socklen_t length) {
 }
 
 ssize_t gate_recv(int fd, void* bytes, size_t length, int flags) {
-  if (fd >= 0 && fd < kMaxDescriptor && g_awaited[fd].waiting.load(std::memory_order_acquire)) [[unlikely]] {
-    Awaited& awaited = g_awaited[fd];
+  Awaited* const awaited = awaited_on(fd);
+  if (awaited != nullptr && awaited->waiting.load(std::memory_order_acquire)) [[unlikely]] {
     Mac answer;
     ssize_t got = ::recv(fd, answer.data(), answer.size(), MSG_PEEK | MSG_DONTWAIT);
     if (got <= 0) return got;
     Gate* const gate = g_gate.load(std::memory_order_acquire);
     if (got == static_cast<ssize_t>(answer.size())) got = ::recv(fd, answer.data(), answer.size(), MSG_DONTWAIT);
-    if (got == static_cast<ssize_t>(answer.size()) && gate::same(answer, awaited.answer)) {
-      awaited.waiting.store(false, std::memory_order_release);
+    if (got == static_cast<ssize_t>(answer.size()) && gate::same(answer, awaited->answer)) {
+      awaited->waiting.store(false, std::memory_order_release);
       return ::recv(fd, bytes, length, flags);
     }
     // A node sends the answer first, in one piece. If only a part of it has come, that part agrees with the right
     // answer.
-    if (got < static_cast<ssize_t>(answer.size()) && memcmp(answer.data(), awaited.answer.data(), size_t(got)) == 0) {
+    if (got < static_cast<ssize_t>(answer.size()) && memcmp(answer.data(), awaited->answer.data(), size_t(got)) == 0) {
       errno = EAGAIN;
       return -1;
     }
@@ -389,7 +396,7 @@ const char* reason_to_refuse(Gate& gate, int fd, const sockaddr_storage& peer) {
 // unauthenticated peer must not be able to cause another error.
 int next_connection(Gate& gate, int listening, sockaddr_storage* peer, socklen_t* size) {
   while (true) {
-    const int fd = ::accept4(listening, reinterpret_cast<sockaddr*>(peer), size, SOCK_CLOEXEC);
+    const int fd = ucx_descriptors::keep(::accept4(listening, reinterpret_cast<sockaddr*>(peer), size, SOCK_CLOEXEC));
     if (fd >= 0) return fd;
     switch (errno) {
       case EBADF:
@@ -407,7 +414,7 @@ int next_connection(Gate& gate, int listening, sockaddr_storage* peer, socklen_t
           ::close(spare);
           const int shed = ::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC);
           if (shed >= 0) ::close(shed);
-          gate.spare.store(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+          gate.spare.store(ucx_descriptors::keep(::open("/dev/null", O_RDONLY | O_CLOEXEC)));
           gate.refused.fetch_add(1, std::memory_order_relaxed);
           say(gate, &gate.refusal_lines, "refused a connection to", sockaddr_storage{},
               "the process has no descriptor left (ulimit -n)");
@@ -429,13 +436,14 @@ int gate_accept4(int listening, sockaddr* address, socklen_t* length, int flags)
   gate::End end;
   if (gate == nullptr || getsockname(listening, reinterpret_cast<sockaddr*>(&here), &here_size) != 0 ||
       !gate::end_of(here, &end))
-    return ::accept4(listening, address, length, flags);
+    return ucx_descriptors::keep(::accept4(listening, address, length, flags));
   for (int refusals = 0; refusals < kMaxRefusalsAtOnce; ++refusals) {
     sockaddr_storage peer{};
     socklen_t size = sizeof peer;
     const int fd = next_connection(*gate, listening, &peer, &size);
     if (fd < 0) return -1;
-    const char* reason = fd < kMaxDescriptor ? reason_to_refuse(*gate, fd, peer) : "there are too many open files";
+    Awaited* const awaited = awaited_on(fd);
+    const char* reason = awaited != nullptr ? reason_to_refuse(*gate, fd, peer) : "there are too many open files";
     if (reason == nullptr && (flags & SOCK_NONBLOCK) != 0 && fcntl(fd, F_SETFL, O_NONBLOCK) != 0)
       reason = "it broke at once";
     if (reason != nullptr) {
@@ -444,7 +452,7 @@ int gate_accept4(int listening, sockaddr* address, socklen_t* length, int flags)
       say(*gate, &gate->refusal_lines, "refused a connection from", peer, reason);
       continue;
     }
-    g_awaited[fd].waiting.store(false, std::memory_order_release);
+    awaited->waiting.store(false, std::memory_order_release);
     gate->let_in.fetch_add(1, std::memory_order_relaxed);
     if (address != nullptr && length != nullptr) {
       memcpy(address, &peer, std::min<size_t>(*length, size));
@@ -504,7 +512,7 @@ Status install_gate(const JobSecret& secret, unsigned node, std::string_view int
         "UCX's TCP transport, and does not run over it (1.13 is known to work)");
   if (Status confined = confine::check(*interposed); !confined) return confined;
   gate.interposed = std::move(*interposed);
-  gate.spare.store(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  gate.spare.store(ucx_descriptors::keep(::open("/dev/null", O_RDONLY | O_CLOEXEC)));
   gate.refusal_lines.reset();
   gate.unauthenticated_lines.reset();
   gate.users = 1;

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <ctime>
 
+#include "fabric/ucx/descriptors.h"
 #include "fabric/ucx/parts.h"
 
 namespace multigrain::ucx {
@@ -29,8 +30,8 @@ Status Polling::open() {
   const ucs_status_t status = ucp_worker_get_efd(parts_.worker.worker(), &ucx_fd_);
   if (status != UCS_OK)
     return fail_ucx("the transports that UCX chose (see UCX_TLS) cannot wake a sleeping node", status);
-  event_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
+  event_fd_ = ucx_descriptors::keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  epoll_fd_ = ucx_descriptors::keep(epoll_create1(EPOLL_CLOEXEC));
   if (event_fd_ < 0 || epoll_fd_ < 0) return fail_errno(errno, "cannot create an event descriptor");
   epoll_event event{};
   event.data.fd = ucx_fd_;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "fabric/ucx/descriptors.h"
 #include "fabric/ucx/gate.h"
 #include "fabric/ucx/job_secret.h"
 #include "fabric/ucx/ucx_module.h"
@@ -42,6 +43,7 @@ Result<std::unique_ptr<UcxFabric>> UcpFabric::open(const UcxOptions& options) {
 Status UcpFabric::start() {
   UcxOptions& options = parts_.options;
   WireContext& context = parts_.context;
+  ucx_descriptors::use(options.lowest_descriptor, options.keep_descriptor);
   // All of UCX's libraries are loaded before the gate is put below them, and the gate is there before UCX listens.
   const std::vector<std::string> available = available_transports();
   if (Status gated = install_gate(**options.secret, context.self, options.interface); !gated) return gated;

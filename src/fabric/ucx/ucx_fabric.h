@@ -42,6 +42,10 @@ struct UcxOptions {
   // runtime keeps UCX's memory out of the program's heap. The calls nest. The pointers may be null.
   void (*enter_library)() = nullptr;
   void (*leave_library)() = nullptr;
+
+  // The numbers that descriptors of UCX are to have (descriptors.h). Several fabrics of one process have the same.
+  int lowest_descriptor = 0;
+  int (*keep_descriptor)(int fd) = nullptr;
 };
 
 // A fabric that is built in three steps: load, export, connect.

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/futex.h"
+#include "fabric/ucx/descriptors.h"
 #include "fabric/ucx/transports.h"
 
 namespace multigrain::ucx {
@@ -69,7 +70,7 @@ class Worker::AsyncThread {
  public:
   static Result<AsyncThread*> start(const Worker& worker) {
     auto* const self = new AsyncThread(worker);
-    self->fd_ = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
+    self->fd_ = ucx_descriptors::keep(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
     if (self->fd_ < 0) return fail_errno(errno, "cannot create an event descriptor");
     const ucs_status_t status = ucs_async_set_event_handler(UCS_ASYNC_MODE_THREAD_SPINLOCK, self->fd_,
                                                             UCS_EVENT_SET_EVREAD, &AsyncThread::run, self, nullptr);

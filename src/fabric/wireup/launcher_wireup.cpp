@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/node_set.h"
+#include "base/own_descriptors.h"
 #include "fabric/wireup/frames.h"
 
 namespace multigrain {
@@ -149,7 +150,9 @@ Status LauncherWireup::flush(Clock::time_point deadline) {
 Result<std::unique_ptr<Wireup>> open_launcher_wireup(int fd) {
   if (fcntl(fd, F_SETFD, FD_CLOEXEC) != 0)
     return fail_errno(errno, fmt::format("descriptor {} does not lead to a launcher (MULTIGRAIN_WIREUP)", fd));
-  auto wireup = std::make_unique<LauncherWireup>(fd);
+  const int kept = own_descriptors::keep(fd);
+  if (kept < 0) return fail_errno(errno, "cannot move the descriptor that leads to the launcher");
+  auto wireup = std::make_unique<LauncherWireup>(kept);
   if (Status welcomed = wireup->be_welcomed(); !welcomed) return tl::unexpected<Error>(welcomed.error());
   return wireup;
 }
