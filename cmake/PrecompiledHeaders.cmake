@@ -66,19 +66,29 @@ endfunction()
 # empty source takes seven seconds with it (GCC 12, -O2). The others: templates of LLVM, JSON and fmt, and their own headers.
 compile_together(0 mgtrace mgbench)
 compile_together(15 multigrain-checks-pass)
+compile_together(0 multigrain-threads-pass)
 compile_together(6 multigrain_trace_analysis)
 compile_together(10 multigrain_launch)
 
 # Components: the bodies of headers and templates of the standard library are compiled once for many sources. Not those that
-# replace functions of the C library or are called by compiled checks, and not the runtime: tests are linked with single
-# sources of theirs.
+# replace functions of the C library, that compiled checks call at every access, or of which tests are linked with single
+# ones.
 compile_together(7 multigrain_module_ucx)
 compile_together(8 multigrain_base multigrain_fabric multigrain_sync multigrain_shasta multigrain_memory
   multigrain_heap multigrain_hlrc multigrain_mgs multigrain_report multigrain_trace_model multigrain_trace_format
   multigrain_trace_import multigrain_trace_record)
+# The first two have instructions that others find by labels.
+compile_together(10 multigrain_guest)
+compile_alone(multigrain_guest entry.cpp gates.cpp vdso.cpp)
+compile_together(0 multigrain_guest_nodes multigrain_threads)
+compile_alone(multigrain_guest_nodes kept_files.cpp local_files.cpp)
+compile_alone(multigrain_threads posix_objects.cpp)
 compile_alone(multigrain_memory line_table.cpp)
 compile_alone(multigrain_sync network_lock.cpp)
 compile_alone(multigrain_trace_record single_step.cpp)
+compile_together(0 multigrain_runtime)
+compile_alone(multigrain_runtime bootstrap.cpp compiled_checks.cpp crash_record.cpp environment.cpp external_launch.cpp
+  fault_entry.cpp lock_mistakes.cpp node_card.cpp ranges.cpp stacks.cpp)
 
 # Drivers and their worlds, which tests/coherence compiles several times: with stops, and with deliberate faults.
 compile_together(0 multigrain_hlrc_world multigrain_hlrc_mutants hlrc_driver_explorer_test

@@ -29,15 +29,11 @@ constexpr Range kChosen{layout::kViewBase + kTiB, layout::kViewBase + layout::kM
 // The kernel has this range for MAP_32BIT.
 constexpr Range kLow{0x4000'0000, 0x8000'0000};
 
-uint64_t round_up(uint64_t bytes) {
-  return (bytes + kPageSize - 1) & ~(kPageSize - 1);
-}
-
 // Returns the lowest address that this kernel lets a process map.
 uint64_t lowest_address() {
   uint64_t lowest = 0;
   std::ifstream("/proc/sys/vm/mmap_min_addr") >> lowest;
-  return std::max(round_up(lowest), kPageSize);
+  return std::max(page_up(lowest), kPageSize);
 }
 
 long result_of(long result) {
@@ -79,27 +75,27 @@ uint64_t AddressSpace::top() const {
 
 Result<uint64_t> AddressSpace::place_of(uint64_t length) {
   const LockGuard hold(mutex_);
-  const auto found = areas_.find_free(round_up(length));
+  const auto found = areas_.find_free(page_up(length));
   if (!found) return fail("there is no room for {} bytes in the guest's address space", length);
   return *found;
 }
 
 void AddressSpace::begin_break(uint64_t address) {
   const LockGuard hold(mutex_);
-  break_begin_ = break_end_ = round_up(address);
+  break_begin_ = break_end_ = page_up(address);
 }
 
 // The highest part is node 0's. A node whose part is full gets any free range.
 std::optional<uint64_t> AddressSpace::find_free(uint64_t bytes, unsigned node) const {
   const Range all = areas_.chosen();
-  const uint64_t part = (all.end - all.begin) / nodes_ & ~(kPageSize - 1);
+  const uint64_t part = page_down((all.end - all.begin) / nodes_);
   const uint64_t end = all.end - node * part;
   const auto found = areas_.find_free(bytes, Range{end - part, end});
   return found ? found : areas_.find_free(bytes);
 }
 
 std::optional<uint64_t> AddressSpace::choose(uint64_t hint, uint64_t bytes, int flags, unsigned node) const {
-  const Range hinted{hint & ~(kPageSize - 1), (hint & ~(kPageSize - 1)) + bytes};
+  const Range hinted{page_down(hint), page_down(hint) + bytes};
   if (hint != 0 && areas_.is_allowed(hinted) && areas_.is_free(hinted)) return hinted.begin;
   if ((flags & MAP_32BIT) != 0) return areas_.find_free(bytes, kLow);
   // Huge pages have their own alignment.
@@ -120,7 +116,7 @@ long AddressSpace::locked_check_limits(const Area& added) const {
 long AddressSpace::map(uint64_t address, uint64_t length, int rights, int flags, int fd, uint64_t offset,
                        unsigned node) {
   const LockGuard hold(mutex_);
-  const uint64_t bytes = round_up(length);
+  const uint64_t bytes = page_up(length);
   const int type = flags & MAP_TYPE;
   if (type != MAP_SHARED && type != MAP_PRIVATE && type != MAP_SHARED_VALIDATE) return -EINVAL;
   // Nothing can be mapped, but the kernel knows which error comes first.
@@ -151,7 +147,7 @@ long AddressSpace::map(uint64_t address, uint64_t length, int rights, int flags,
 
 long AddressSpace::unmap(uint64_t address, uint64_t length) {
   const LockGuard hold(mutex_);
-  const Range range{address, address + round_up(length)};
+  const Range range{address, address + page_up(length)};
   if (length == 0 || address % kPageSize != 0 || range.end <= range.begin) return -EINVAL;
   // The guest has nothing beyond the ranges in which it may have areas.
   if (!areas_.is_in_allowed(range)) return range.end >= uint64_t{1} << 47 ? -EINVAL : 0;
@@ -166,7 +162,7 @@ long AddressSpace::unmap(uint64_t address, uint64_t length) {
 
 long AddressSpace::protect(uint64_t address, uint64_t length, int rights, int key) {
   const LockGuard hold(mutex_);
-  Range range{address, address + round_up(length)};
+  Range range{address, address + page_up(length)};
   if (address % kPageSize != 0 || range.end < range.begin) return -EINVAL;
   if ((rights & PROT_GROWSDOWN) != 0) {
     // Only the first stack can grow downwards, and the host has mapped it as a whole.
@@ -194,8 +190,8 @@ long AddressSpace::remap(uint64_t address, uint64_t old_length, uint64_t new_len
                          unsigned node) {
   const LockGuard hold(mutex_);
   if (address % kPageSize != 0 || new_length == 0) return -EINVAL;
-  const Range old{address, address + round_up(old_length)};
-  const uint64_t bytes = round_up(new_length);
+  const Range old{address, address + page_up(old_length)};
+  const uint64_t bytes = page_up(new_length);
   if (bytes < new_length || old.end < old.begin) return -EINVAL;
   if (!areas_.is_allowed({old.begin, std::max(old.end, old.begin + kPageSize)})) return -EFAULT;
   const std::vector<Area> before = areas_.in({old.begin, std::max(old.end, old.begin + kPageSize)});
@@ -249,8 +245,8 @@ long AddressSpace::remap(uint64_t address, uint64_t old_length, uint64_t new_len
 long AddressSpace::set_break(uint64_t address) {
   const LockGuard hold(mutex_);
   if (address < break_begin_) return static_cast<long>(break_end_);
-  const uint64_t now = round_up(break_end_);
-  const uint64_t wanted = round_up(address);
+  const uint64_t now = page_up(break_end_);
+  const uint64_t wanted = page_up(address);
   if (wanted > now) {
     const Range more{now, wanted};
     if (!areas_.is_allowed(more) || !areas_.is_free(more)) return static_cast<long>(break_end_);
@@ -361,14 +357,14 @@ long AddressSpace::check_whole(Range range) const {
 long AddressSpace::check_mapped(uint64_t address, uint64_t length) {
   const LockGuard hold(mutex_);
   if (address % kPageSize != 0) return -EINVAL;
-  return check_whole({address, address + round_up(length)});
+  return check_whole({address, address + page_up(length)});
 }
 
 long AddressSpace::sync(uint64_t address, uint64_t length, int flags) {
   const LockGuard hold(mutex_);
   const bool is_both = (flags & MS_ASYNC) != 0 && (flags & MS_SYNC) != 0;
   if ((flags & ~(MS_ASYNC | MS_SYNC | MS_INVALIDATE)) != 0 || is_both || address % kPageSize != 0) return -EINVAL;
-  const Range range{address, address + round_up(length)};
+  const Range range{address, address + page_up(length)};
   if (const long wrong = check_whole(range); wrong != 0) return wrong;
   if (range.begin == range.end) return 0;
   for (const Area& area : areas_.in(range)) {
@@ -389,13 +385,13 @@ long AddressSpace::attach(int segment, uint64_t address, int flags) {
     shmdt(wrong);
     return -EACCES;
   }
-  const uint64_t bytes = round_up(about.shm_segsz);
+  const uint64_t bytes = page_up(about.shm_segsz);
   if (address == 0) {
     const auto found = choose(0, bytes, 0, 0);
     if (!found) return -ENOMEM;
     address = *found;
   } else {
-    if ((flags & SHM_RND) != 0) address &= ~(kPageSize - 1);
+    if ((flags & SHM_RND) != 0) address = page_down(address);
     if (address % kPageSize != 0) return -EINVAL;
     const Range range{address, address + bytes};
     if (!areas_.is_allowed(range)) return -EINVAL;

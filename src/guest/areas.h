@@ -13,6 +13,13 @@
 namespace multigrain::guest {
 
 inline constexpr uint64_t kPageSize = 4096;
+// These return the next multiple of kPageSize that is not above, or not below, `bytes`, which may be an address.
+constexpr uint64_t page_down(uint64_t bytes) {
+  return bytes & ~(kPageSize - 1);
+}
+constexpr uint64_t page_up(uint64_t bytes) {
+  return page_down(bytes + kPageSize - 1);
+}
 
 // The addresses from `begin` to `end`, which does not belong to it; both are multiples of kPageSize.
 struct Range {

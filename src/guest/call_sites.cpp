@@ -32,9 +32,6 @@ constexpr std::array<uint8_t, 2> kXorEax = {0x31, 0xc0};
 // signal that the host always receives.
 constexpr uint8_t kStop = 0xf4;
 
-uint64_t page_down(uint64_t address) {
-  return address & ~(kPageSize - 1);
-}
 void* page_of(uint64_t address) {
   return reinterpret_cast<void*>(page_down(address));
 }

@@ -37,8 +37,6 @@ struct Entry {
   About about = About::kContents;
 };
 
-constexpr size_t kCalls = 512;
-
 constexpr std::array<Entry, kCalls> make_table() {
   std::array<Entry, kCalls> table{};
 #define PASS(name, form) table[SYS_##name] = {#name, &pass, 0, true};

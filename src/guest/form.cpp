@@ -22,8 +22,6 @@ namespace {
 
 using notation::form;
 
-constexpr size_t kCalls = 512;
-
 constexpr std::array<Form, kCalls> make_forms() {
   std::array<Form, kCalls> forms{};
 #define PASS(name, text) forms[SYS_##name] = form(text);

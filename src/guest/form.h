@@ -9,6 +9,9 @@
 
 namespace multigrain::guest {
 
+// All system calls have numbers below this one.
+inline constexpr size_t kCalls = 512;
+
 // Says whether the call reads the bytes, writes them, or both.
 enum class Way : uint8_t { kIn, kOut, kBoth };
 

@@ -21,22 +21,17 @@
 namespace multigrain::guest {
 namespace {
 
-constexpr uint64_t kMaskSize = sizeof(uint64_t);
 constexpr uint64_t kRobustListSize = 24;
 // These calls are newer than some headers.
 constexpr long kFutexWake = 454;
 constexpr long kFutexWait = 455;
 constexpr long kFutexRequeue = 456;
 
-long number_of(const ThreadBlock& thread) {
-  return thread.tid != 0 ? thread.tid : gettid();
-}
-
 // Memory that the guest does not want to keep reads as zeros afterwards. Other advice is about pages that
 // the protocol has.
 long advise(Call& call) {
   const uint64_t begin = call.arguments[0];
-  const uint64_t bytes = (call.arguments[1] + kPageSize - 1) & ~(kPageSize - 1);
+  const uint64_t bytes = page_up(call.arguments[1]);
   if (begin % kPageSize != 0 || bytes < call.arguments[1]) return -EINVAL;
   switch (call.integer(2)) {
     case MADV_DONTNEED:

@@ -40,10 +40,6 @@ void ProcessorMasks::forget(pid_t thread) {
 
 namespace {
 
-pid_t number_of(const ThreadBlock& thread) {
-  return thread.tid != 0 ? thread.tid : gettid();
-}
-
 bool is_caller(const Call& call) {
   return call.integer(0) == 0 || call.integer(0) == number_of(call.thread);
 }

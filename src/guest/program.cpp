@@ -44,13 +44,6 @@ tl::unexpected<CannotExecute> cannot(int code, const std::string& path, std::str
   return tl::unexpected<CannotExecute>(CannotExecute{.code = code, .sentence = sentence});
 }
 
-uint64_t page_down(uint64_t address) {
-  return address & ~(kPageSize - 1);
-}
-uint64_t page_up(uint64_t address) {
-  return page_down(address + kPageSize - 1);
-}
-
 // Returns the words of a #! line: the interpreter, and at most one argument.
 std::vector<std::string> words_of(std::string_view line) {
   constexpr std::string_view kBlank = " \t";

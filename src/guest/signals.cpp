@@ -18,7 +18,6 @@ constexpr uint64_t kRestorerFlag = 0x04000000;           // SA_RESTORER
 constexpr int kAutoDisarm = static_cast<int>(1u << 31);  // SS_AUTODISARM
 constexpr size_t kRedZone = 128;
 constexpr size_t kMinimalStack = 2048;  // the kernel's MINSIGSTKSZ
-constexpr size_t kMaskSize = sizeof(uint64_t);
 
 constexpr uint64_t bit(int signal) {
   return uint64_t{1} << (signal - 1);

@@ -24,6 +24,8 @@
 namespace multigrain::guest {
 
 inline constexpr int kSignals = 64;
+// The kernel's set of signals has this many bytes; the C library's sigset_t is larger.
+inline constexpr size_t kMaskSize = sizeof(uint64_t);
 
 // By this signal, a node interrupts one of its threads that is away from home, to hand it a signal of the guest. The
 // guest's own signals do not come to such a node. It is not SIGSYS: the kernel keeps at most one pending signal of a

@@ -1,6 +1,7 @@
 #include "guest/thread_block.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <new>
@@ -17,6 +18,10 @@ static_assert(kGuard + kPage <= kBlockSize / 2);
 stack_t ThreadBlock::stack() const {
   auto* const base = const_cast<std::byte*>(reinterpret_cast<const std::byte*>(this));
   return {.ss_sp = base + kGuard + kPage, .ss_flags = 0, .ss_size = kBlockSize - kGuard - kPage};
+}
+
+pid_t number_of(const ThreadBlock& thread) {
+  return thread.tid != 0 ? thread.tid : gettid();
 }
 
 Result<ThreadBlock*> create_block() {

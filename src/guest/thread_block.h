@@ -90,6 +90,9 @@ struct ThreadBlock {
   [[nodiscard]] stack_t stack() const;
 };
 
+// Returns the number by which the guest knows the thread, which must be the calling one.
+pid_t number_of(const ThreadBlock& thread);
+
 // Reserves a block and its stack. Fails if there is no memory.
 Result<ThreadBlock*> create_block();
 // The calling thread must not run on the block's stack.

@@ -104,7 +104,7 @@ void run_thread(ThreadBlock& block, ucontext_t& context, const ThreadStart& star
     return;
   }
   if (host().cluster != nullptr) host().cluster->thread_begins(block, start);
-  const pid_t tid = block.tid != 0 ? block.tid : gettid();
+  const pid_t tid = number_of(block);
   if (start.creator != 0) host().masks.inherit(start.creator, tid);
   if (start.parent_tid != 0) write_guest(start.parent_tid, tid);
   if (start.child_tid != 0) write_guest(start.child_tid, tid);
@@ -152,7 +152,7 @@ long start_thread(const ThreadStart& start, const ThreadBlock& parent) {
 
 void end_thread(ThreadBlock& thread, int status) {
   block_signals();
-  RobustList(thread.robust_list, thread.tid != 0 ? thread.tid : gettid()).give_up();
+  RobustList(thread.robust_list, number_of(thread)).give_up();
   // The kernel must not take for a list what the guest does with the list's memory from here on.
   struct {
     void* next;

@@ -60,7 +60,7 @@ Status hide_processor_number() {
     Elf64_Sym& symbol = symbols.first[i];
     const std::string_view name = symbols.names + symbol.st_name;
     if (name != "getcpu" && name != "__vdso_getcpu") continue;
-    const uint64_t page = reinterpret_cast<uint64_t>(&symbol) & ~(kPageSize - 1);
+    const uint64_t page = page_down(reinterpret_cast<uint64_t>(&symbol));
     // The kernel lets debuggers write there, and so any process in its own copy.
     if (mprotect(at<void>(page), 2 * kPageSize, PROT_READ | PROT_WRITE | PROT_EXEC) != 0)
       return fail_errno(errno, "cannot hide the number of the processor from the program (mprotect of the vdso)");

@@ -74,7 +74,7 @@ void* reallocate_in_child(void* block, size_t size) {
   return other;
 }
 
-constexpr SharedMalloc kFunctionsInChild = {
+constexpr SharedMalloc kMallocFunctionsInChild = {
     .is_for = [](const void*) { return false; },
     .owns = [](const void* block) { return block != nullptr && in_shared_region(block); },
     .allocate = [](size_t, size_t, bool) -> void* { return nullptr; },
@@ -82,7 +82,7 @@ constexpr SharedMalloc kFunctionsInChild = {
     .release = [](void*) {},
     .usable_size = [](void*) -> size_t { return 0; }};
 
-constexpr SharedMalloc kFunctions = {.is_for = &is_for,
+constexpr SharedMalloc kMallocFunctions = {.is_for = &is_for,
                                      .owns = &owns,
                                      .allocate = &allocate_block,
                                      .reallocate = &reallocate,
@@ -93,11 +93,11 @@ constexpr SharedMalloc kFunctions = {.is_for = &is_for,
 
 void serve_memory() {
   static_cast<void>(program_globals());  // finds the program's code
-  set_shared_malloc(&kFunctions);
+  set_shared_malloc(&kMallocFunctions);
 }
 
 void serve_memory_of_child() {
-  set_shared_malloc(&kFunctionsInChild);
+  set_shared_malloc(&kMallocFunctionsInChild);
 }
 
 // --- Functions of the C library that allocate for their callers

@@ -420,7 +420,7 @@ int value_of_sem(sem_t* object, int* value) {
   return 0;
 }
 
-constexpr ThreadSync kFunctions = {
+constexpr ThreadSync kSyncFunctions = {
     .pthread_mutex_init = [](pthread_mutex_t* o,
                              const pthread_mutexattr_t* a) { return init_mutex(mutex_in(o), type_in(a)); },
     .pthread_mutex_destroy = [](pthread_mutex_t* o) { return destroy_mutex(mutex_in(o)); },
@@ -560,7 +560,7 @@ int once_in_child(int* object, void (*function)()) {
 }
 constexpr ThreadSync functions_in_child() {
   ThreadSync functions = {
-#define MG_SYNC(result, name, parameters, arguments, instead) .name = nothing(kFunctions.name),
+#define MG_SYNC(result, name, parameters, arguments, instead) .name = nothing(kSyncFunctions.name),
 #include "runtime/interpose/thread_sync.def"
 #undef MG_SYNC
   };
@@ -568,16 +568,16 @@ constexpr ThreadSync functions_in_child() {
   functions.call_once = [](once_flag* o, void (*function)()) { once_in_child(reinterpret_cast<int*>(o), function); };
   return functions;
 }
-constexpr ThreadSync kFunctionsInChild = functions_in_child();
+constexpr ThreadSync kSyncFunctionsInChild = functions_in_child();
 
 }  // namespace
 
 void serve_posix_objects_of_child() {
-  serve_thread_sync(&kFunctionsInChild);
+  serve_thread_sync(&kSyncFunctionsInChild);
 }
 
 void serve_posix_objects() {
-  serve_thread_sync(&kFunctions);
+  serve_thread_sync(&kSyncFunctions);
 }
 
 }  // namespace multigrain::threads

@@ -240,7 +240,7 @@ unsigned processors() {
   return this_node().config().processors();
 }
 
-constexpr ThreadFunctions kFunctions = {
+constexpr ThreadFunctions kThreadFunctions = {
     .is_for = [](const void* caller) { return in_program_code(caller) || in_cxx_library_code(caller); },
     .create = &create,
     .join = &join,
@@ -262,7 +262,7 @@ void serve_posix_threads() {
     t_is_processor = true;
     if (!use_shared_stack()) die(1, "mg_spawn: there is no shared memory for a processor's stack");
   });
-  serve_threads(&kFunctions);
+  serve_threads(&kThreadFunctions);
 }
 
 bool adopt_main_thread() {

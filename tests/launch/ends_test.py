@@ -58,11 +58,11 @@ class EndsTest(unittest.TestCase):
                               timeout=options.pop("timeout", 2 * PATIENCE_S), **options)
         return done.returncode, done.stdout, done.stderr
 
-    def start(self, *options):
-        """A run that computes until something ends it, when all its nodes are at work."""
+    def start(self, *options, argument=None):
+        """A run that computes (or, by the argument "sleep", sleeps) until something ends it, when all its nodes are at work."""
         self.err = open(f"{self.folder}/err", "w+", encoding="utf-8")
         self.addCleanup(self.err.close)
-        process = subprocess.Popen([MGRUN, *options, ENDLESS], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        process = subprocess.Popen([MGRUN, *options, ENDLESS, *([argument] if argument else [])], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=self.err, text=True, start_new_session=True)
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.wait)
@@ -115,10 +115,10 @@ class Signals(EndsTest):
 class Pauses(EndsTest):
     """A process that is stopped is silent. How long that takes to be noticed is the promise of --timeout: never less, and
     not much more. What a busy machine adds has no bound, so only the least is checked; and the limits are such that on a busy
-    machine only what was stopped is silent for as long."""
+    machine only what was stopped is silent for as long. The programs sleep, which is as silent as computing."""
 
     def paused(self, where, victim, limit, words):
-        run = self.start(*where, "--timeout", str(limit))
+        run = self.start(*where, "--timeout", str(limit), argument="sleep")
         pid = victim(run)
         begin = time.monotonic()
         os.kill(pid, signal.SIGSTOP)
@@ -145,7 +145,7 @@ class Pauses(EndsTest):
                     r"host localhost \(nodes 0,1\) is gone: nothing has been heard from it for 6 s")
 
     def test_of_mgrun_is_told_as_such(self):
-        run = self.start("--hosts", "localhost:2", "--timeout", "6")
+        run = self.start("--hosts", "localhost:2", "--timeout", "6", argument="sleep")
         os.kill(run.pid, signal.SIGSTOP)
         nodes = [self.node(run, number) for number in (0, 1)]
         self.assertTrue(eventually(lambda: all(variable(pid, "MULTIGRAIN_NODE") is None for pid in nodes)))
@@ -155,7 +155,7 @@ class Pauses(EndsTest):
 
     def test_that_are_shorter_than_the_limit_are_borne(self):
         for where in Signals.FABRICS:
-            run = self.start(*where, "--timeout", "10")
+            run = self.start(*where, "--timeout", "10", argument="sleep")
             below = children(run.pid)
             for pid in [run.pid, *below, *(one for child in below for one in children(child))]:
                 os.kill(pid, signal.SIGSTOP)

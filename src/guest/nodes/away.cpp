@@ -13,7 +13,6 @@
 namespace multigrain::guest {
 namespace {
 
-constexpr NodeId kHome{0};
 
 }  // namespace
 

@@ -89,7 +89,6 @@ class Shadow {
 namespace {
 
 constexpr size_t kShadowStack = size_t{512} << 10;
-constexpr size_t kMaskSize = sizeof(uint64_t);
 
 // A thread that has made a call so soon after the one before will make another. Its shadow polls for that as long as
 // two wake-ups take, which it saves by that, or as long as the thread has taken for calls before: between two that the
@@ -294,7 +293,7 @@ long Shadow::call(const Request& request) {
   AddressSpace& space = host().space;
   switch (request.number) {
     case SYS_madvise:
-      return space.discard(argument[0], (argument[1] + kPageSize - 1) & ~(kPageSize - 1));
+      return space.discard(argument[0], page_up(argument[1]));
     case SYS_msync:
       return space.sync(argument[0], argument[1], static_cast<int>(argument[2]));
     case SYS_mincore:

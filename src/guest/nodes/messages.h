@@ -19,6 +19,9 @@ inline constexpr MessageType kGuestEnd = 0xa0;
 
 namespace multigrain::guest {
 
+// The kernel state of a guest is at this node.
+inline constexpr NodeId kHome{0};
+
 namespace guest_message {
 enum : MessageType {
   // Tells the home that a node is ready. word: the address of the node's vdso, or 0; payload: ProcessorFeatures.

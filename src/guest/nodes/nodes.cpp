@@ -25,7 +25,6 @@
 namespace multigrain::guest {
 namespace {
 
-constexpr NodeId kHome{0};
 // Programs at fixed addresses have them here, with room for their break: frames of the region's upper end are viewed
 // here. The host has nothing below that end.
 constexpr Range kLow{0x1'0000, uint64_t{64} << 30};
@@ -568,7 +567,7 @@ void Nodes::first_thread_has_ended(int status) {
 }
 
 void Nodes::thread_begins(const ThreadBlock& thread, const ThreadStart& start) {
-  profiles_.begin_thread(thread.tid != 0 ? thread.tid : gettid(), start.when);
+  profiles_.begin_thread(number_of(thread), start.when);
 }
 
 void Nodes::call_begins() {

@@ -38,7 +38,7 @@ class Nodes final : public Cluster, private HomeHost, private AreaCaches, privat
   // Prepares another node. Returns when threads can be started here.
   Status begin_away();
 
-  [[nodiscard]] bool is_home() const override { return node_.config().node == NodeId(0); }
+  [[nodiscard]] bool is_home() const override { return node_.config().node == kHome; }
   [[nodiscard]] unsigned processors() const override { return node_.config().processors(); }
   [[nodiscard]] unsigned processors_of_a_node() const override { return node_.config().processors_per_node; }
   [[nodiscard]] unsigned first_processor() const override {

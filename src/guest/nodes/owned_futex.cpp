@@ -19,10 +19,6 @@
 namespace multigrain::guest {
 namespace {
 
-uint32_t number_of(const ThreadBlock& thread) {
-  return static_cast<uint32_t>(thread.tid != 0 ? thread.tid : gettid());
-}
-
 uint32_t owner_of(uint32_t value) {
   return value & FUTEX_TID_MASK;
 }
@@ -30,7 +26,7 @@ uint32_t owner_of(uint32_t value) {
 class OwnedFutex {
  public:
   OwnedFutex(uint64_t address, ThreadBlock& thread)
-      : word_(reinterpret_cast<void*>(address)), self_(number_of(thread)) {}
+      : word_(reinterpret_cast<void*>(address)), self_(static_cast<uint32_t>(number_of(thread))) {}
 
   // Does what FUTEX_TRYLOCK_PI does. -EAGAIN says that another thread has the mutex, and `value` is the word then.
   long try_lock(uint32_t& value, uint32_t marks) {

@@ -15,7 +15,7 @@ long map(const Area& area) {
   void* const whole = shmat(segment, nullptr, how);
   if (whole == reinterpret_cast<void*>(-1)) return -errno;
   const uint64_t begin = reinterpret_cast<uint64_t>(whole);
-  const uint64_t end = begin + ((about.shm_segsz + kPageSize - 1) & ~(kPageSize - 1));
+  const uint64_t end = begin + page_up(about.shm_segsz);
   const uint64_t bytes = area.range.end - area.range.begin;
   const uint64_t part = begin + area.offset;
   long result = 0;

@@ -203,7 +203,7 @@ long SharedMappings::remap_file(const Area& area, uint64_t bytes, uint64_t to, c
 // needs it on several nodes.
 long SharedMappings::remap(Range old, uint64_t, uint64_t new_length, int flags, uint64_t to,
                            const std::vector<Area>& before, const std::vector<Area>& replaced) {
-  const uint64_t bytes = (new_length + kPageSize - 1) & ~(kPageSize - 1);
+  const uint64_t bytes = page_up(new_length);
   if ((flags & MREMAP_DONTUNMAP) != 0 || before.empty() || old.begin == old.end) return -EINVAL;
   const Area& area = before.front();
   const bool is_one = before.size() == 1 && area.range == old;
