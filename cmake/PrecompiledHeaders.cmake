@@ -97,6 +97,9 @@ compile_together(0 multigrain_hlrc_world multigrain_hlrc_mutants hlrc_driver_exp
   multigrain_dszoom_world multigrain_dszoom_mutants dszoom_driver_explorer_test
   multigrain_shasta_world multigrain_shasta_mutants shasta_driver_explorer_test)
 
+# Tests of several sources, and the model of futexes, which is compiled twice.
+compile_together(0 base_test trace_model_test trace_analysis_test futex_explorer_test multigrain_futex_mutants)
+
 # GoogleTest programs: executables, and for each set of options headers of their own.
 get_property(programs GLOBAL PROPERTY MULTIGRAIN_TEST_PROGRAMS)
 if(programs)

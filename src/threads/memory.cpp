@@ -83,11 +83,11 @@ constexpr SharedMalloc kMallocFunctionsInChild = {
     .usable_size = [](void*) -> size_t { return 0; }};
 
 constexpr SharedMalloc kMallocFunctions = {.is_for = &is_for,
-                                     .owns = &owns,
-                                     .allocate = &allocate_block,
-                                     .reallocate = &reallocate,
-                                     .release = &release_block,
-                                     .usable_size = &usable_size};
+                                           .owns = &owns,
+                                           .allocate = &allocate_block,
+                                           .reallocate = &reallocate,
+                                           .release = &release_block,
+                                           .usable_size = &usable_size};
 
 }  // namespace
 

@@ -6,15 +6,13 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/open_descriptor.h"
+
 namespace multigrain {
 namespace {
 
 int open_null() {
   return ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-}
-
-bool is_open(int fd) {
-  return fcntl(fd, F_GETFD) >= 0;
 }
 
 TEST(FileDescriptor, IsClosedAtTheEndAndErrnoStays) {

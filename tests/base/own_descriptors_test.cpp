@@ -9,12 +9,10 @@
 #include <cerrno>
 #include <functional>
 
+#include "base/open_descriptor.h"
+
 namespace multigrain::own_descriptors {
 namespace {
-
-bool is_open(int fd) {
-  return fcntl(fd, F_GETFD) >= 0;
-}
 
 // Runs the body in a process of its own, because descriptors that are divided stay so. The status is 0 if all was as it
 // should be, else the number of the line.

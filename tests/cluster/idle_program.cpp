@@ -1,6 +1,5 @@
 // Node 0 computes for ever, or sleeps if the argument is "sleep", without a word to the other nodes, which have nothing to do.
 #include <multigrain/multigrain.h>
-
 #include <unistd.h>
 
 #include <cstdio>

@@ -287,4 +287,6 @@ class VirtualHosts:
                 UserKnownHostsFile {self.folder}/known_hosts
                 GlobalKnownHostsFile none
                 StrictHostKeyChecking yes
+                # The default of today's OpenSSH computes for longer.
+                KexAlgorithms curve25519-sha256
             """)
