@@ -8,7 +8,6 @@
 namespace multigrain::guest::call {
 namespace {
 
-
 // Passes a call that has the mask at this address, or none.
 long pass_masked(Call& call, uint64_t address) {
   uint64_t mask = 0;

@@ -14,7 +14,6 @@
 namespace multigrain::guest {
 namespace {
 
-
 bool is_same_file(const struct stat& here, const struct stat& there, bool is_one_machine) {
   if (!S_ISREG(here.st_mode) || here.st_size != there.st_size) return false;
   return !is_one_machine || (here.st_dev == there.st_dev && here.st_ino == there.st_ino);
