@@ -11,8 +11,6 @@
 #include "profile/this_thread.h"
 
 namespace multigrain::guest {
-namespace {}  // namespace
-
 Requests::Requests(Fabric& fabric, const WaitPolicy& policy, uint64_t slots)
     : fabric_(fabric), policy_(policy), slots_(slots) {
   if (fabric.self() == kHome) return;
