@@ -86,9 +86,15 @@ compile_alone(multigrain_threads posix_objects.cpp)
 compile_alone(multigrain_memory line_table.cpp)
 compile_alone(multigrain_sync network_lock.cpp)
 compile_alone(multigrain_trace_record single_step.cpp)
+compile_together(0 multigrain_checks)
+compile_alone(multigrain_checks entries.cpp line_rights.cpp reserved_table.cpp trampolines.cpp verify.cpp
+  wide_functions.cpp)
 compile_together(0 multigrain_runtime)
 compile_alone(multigrain_runtime bootstrap.cpp compiled_checks.cpp crash_record.cpp environment.cpp external_launch.cpp
   fault_entry.cpp lock_mistakes.cpp node_card.cpp ranges.cpp stacks.cpp)
+
+# nanobind is made to be compiled so, too (its nb_combined.cpp).
+compile_together(0 nanobind-static)
 
 # Drivers and their worlds, which tests/coherence compiles several times: with stops, and with deliberate faults.
 compile_together(0 multigrain_hlrc_world multigrain_hlrc_mutants hlrc_driver_explorer_test

@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "base/spin_lock.h"
+#include "instrument/runtime/entry.h"
 #include "instrument/runtime/hazards.h"
 #include "instrument/runtime/installed_protocol.h"
 #include "instrument/runtime/memory_access.h"
@@ -127,8 +128,6 @@ class Entry {
 }  // namespace multigrain::checks
 
 using namespace multigrain::checks;
-
-#define MG_ENTRY extern "C" __attribute__((visibility("default")))
 
 MG_ENTRY void __multigrain_atomic_load(size_t size, const void* object, void* value, int order,
                                        void (*real)(size_t, const void*, void*, int)) {

@@ -232,26 +232,26 @@ void unhook(ListNode* node) {
 
 }  // namespace
 
-#define MG_ENTRY(name, symbol) __attribute__((visibility("default"))) name __asm__("__multigrain_" symbol)
+#define MG_NAMED_ENTRY(name, symbol) __attribute__((visibility("default"))) name __asm__("__multigrain_" symbol)
 
 extern "C" {
 
-MG_ENTRY(TreeNode* tree_increment(TreeNode* node), "_ZSt18_Rb_tree_incrementPSt18_Rb_tree_node_base");
-MG_ENTRY(const TreeNode* tree_increment_const(const TreeNode* node),
-         "_ZSt18_Rb_tree_incrementPKSt18_Rb_tree_node_base");
-MG_ENTRY(TreeNode* tree_decrement(TreeNode* node), "_ZSt18_Rb_tree_decrementPSt18_Rb_tree_node_base");
-MG_ENTRY(const TreeNode* tree_decrement_const(const TreeNode* node),
-         "_ZSt18_Rb_tree_decrementPKSt18_Rb_tree_node_base");
-MG_ENTRY(void tree_insert(bool left, TreeNode* node, TreeNode* below, TreeNode& header),
-         "_ZSt29_Rb_tree_insert_and_rebalancebPSt18_Rb_tree_node_baseS0_RS_");
-MG_ENTRY(TreeNode* tree_erase(TreeNode* gone, TreeNode& header),
-         "_ZSt28_Rb_tree_rebalance_for_erasePSt18_Rb_tree_node_baseRS_");
-MG_ENTRY(void list_hook(ListNode* node, ListNode* before), "_ZNSt8__detail15_List_node_base7_M_hookEPS0_");
-MG_ENTRY(void list_unhook(ListNode* node), "_ZNSt8__detail15_List_node_base9_M_unhookEv");
-MG_ENTRY(void list_transfer(ListNode* at, ListNode* first, ListNode* last),
-         "_ZNSt8__detail15_List_node_base11_M_transferEPS0_S1_");
-MG_ENTRY(void list_swap(ListNode& a, ListNode& b), "_ZNSt8__detail15_List_node_base4swapERS0_S1_");
-MG_ENTRY(void list_reverse(ListNode* header), "_ZNSt8__detail15_List_node_base10_M_reverseEv");
+MG_NAMED_ENTRY(TreeNode* tree_increment(TreeNode* node), "_ZSt18_Rb_tree_incrementPSt18_Rb_tree_node_base");
+MG_NAMED_ENTRY(const TreeNode* tree_increment_const(const TreeNode* node),
+               "_ZSt18_Rb_tree_incrementPKSt18_Rb_tree_node_base");
+MG_NAMED_ENTRY(TreeNode* tree_decrement(TreeNode* node), "_ZSt18_Rb_tree_decrementPSt18_Rb_tree_node_base");
+MG_NAMED_ENTRY(const TreeNode* tree_decrement_const(const TreeNode* node),
+               "_ZSt18_Rb_tree_decrementPKSt18_Rb_tree_node_base");
+MG_NAMED_ENTRY(void tree_insert(bool left, TreeNode* node, TreeNode* below, TreeNode& header),
+               "_ZSt29_Rb_tree_insert_and_rebalancebPSt18_Rb_tree_node_baseS0_RS_");
+MG_NAMED_ENTRY(TreeNode* tree_erase(TreeNode* gone, TreeNode& header),
+               "_ZSt28_Rb_tree_rebalance_for_erasePSt18_Rb_tree_node_baseRS_");
+MG_NAMED_ENTRY(void list_hook(ListNode* node, ListNode* before), "_ZNSt8__detail15_List_node_base7_M_hookEPS0_");
+MG_NAMED_ENTRY(void list_unhook(ListNode* node), "_ZNSt8__detail15_List_node_base9_M_unhookEv");
+MG_NAMED_ENTRY(void list_transfer(ListNode* at, ListNode* first, ListNode* last),
+               "_ZNSt8__detail15_List_node_base11_M_transferEPS0_S1_");
+MG_NAMED_ENTRY(void list_swap(ListNode& a, ListNode& b), "_ZNSt8__detail15_List_node_base4swapERS0_S1_");
+MG_NAMED_ENTRY(void list_reverse(ListNode* header), "_ZNSt8__detail15_List_node_base10_M_reverseEv");
 
 TreeNode* tree_increment(TreeNode* node) {
   return increment(node);

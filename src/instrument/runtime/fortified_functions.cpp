@@ -5,14 +5,13 @@
 #include <climits>
 #include <cstdlib>
 
+#include "instrument/runtime/entry.h"
 #include "instrument/runtime/memory_functions.h"
 #include "instrument/runtime/private_copies.h"
 
 extern "C" [[noreturn]] void __chk_fail();
 
 using namespace multigrain::checks;
-
-#define MG_ENTRY extern "C" __attribute__((visibility("default")))
 
 static void require(bool enough) {
   if (!enough) __chk_fail();

@@ -3,12 +3,11 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "instrument/runtime/entry.h"
 #include "instrument/runtime/memory_functions.h"
 #include "instrument/runtime/private_copies.h"
 
 using namespace multigrain::checks;
-
-#define MG_ENTRY extern "C" __attribute__((visibility("default")))
 
 // This defines the wrappers for one of three types. `suffix` is that of the type's functions.
 #define MG_MATHEMATICAL(suffix, T)                                     \

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "instrument/runtime/entry.h"
 #include "instrument/runtime/private_copies.h"
 
 namespace multigrain::checks {
@@ -49,8 +50,6 @@ void* move(void* to, const void* from, size_t size) {
 }  // namespace multigrain::checks
 
 using namespace multigrain::checks;
-
-#define MG_ENTRY extern "C" __attribute__((visibility("default")))
 
 MG_ENTRY void* __multigrain_memmove(void* to, const void* from, size_t size) {
   const int error = errno;

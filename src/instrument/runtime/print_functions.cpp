@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "instrument/runtime/entry.h"
 #include "instrument/runtime/memory_functions.h"
 #include "instrument/runtime/private_copies.h"
 
@@ -306,7 +307,6 @@ int print_shared(char* to, size_t size, int flag, const char* format, va_list ar
 
 using namespace multigrain::checks;
 
-#define MG_ENTRY extern "C" __attribute__((visibility("default")))
 #define MG_WITH_LIST(last, call) \
   va_list arguments;             \
   va_start(arguments, last);     \

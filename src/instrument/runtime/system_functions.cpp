@@ -11,12 +11,11 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "instrument/runtime/entry.h"
 #include "instrument/runtime/memory_functions.h"
 #include "instrument/runtime/private_copies.h"
 
 using namespace multigrain::checks;
-
-#define MG_ENTRY extern "C" __attribute__((visibility("default")))
 
 MG_ENTRY const char* __multigrain_inet_ntop(int family, const void* address, char* to, unsigned size) {
   const size_t bytes = family == AF_INET ? sizeof(in_addr) : family == AF_INET6 ? sizeof(in6_addr) : 0;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "instrument/runtime/entry.h"
 #include "instrument/runtime/memory_functions.h"
 #include "instrument/runtime/private_copies.h"
 
@@ -180,8 +181,6 @@ class Results {
 }  // namespace multigrain::checks
 
 using namespace multigrain::checks;
-
-#define MG_ENTRY extern "C" __attribute__((visibility("default")))
 
 MG_ENTRY long __multigrain_strtol(const char* text, char** end, int base) {
   return number_in(text, end, std::strtol, base);

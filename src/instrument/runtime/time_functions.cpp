@@ -1,12 +1,11 @@
 // These are wrappers of the C library's functions on calendars and clocks.
 #include <ctime>
 
+#include "instrument/runtime/entry.h"
 #include "instrument/runtime/memory_functions.h"
 #include "instrument/runtime/private_copies.h"
 
 using namespace multigrain::checks;
-
-#define MG_ENTRY extern "C" __attribute__((visibility("default")))
 
 static constexpr size_t kAsciiTime = 26;  // bytes that asctime_r writes
 

@@ -2,12 +2,11 @@
 #include <cstdlib>
 #include <cwchar>
 
+#include "instrument/runtime/entry.h"
 #include "instrument/runtime/memory_functions.h"
 #include "instrument/runtime/private_copies.h"
 
 using namespace multigrain::checks;
-
-#define MG_ENTRY extern "C" __attribute__((visibility("default")))
 
 static_assert(sizeof(wchar_t) == sizeof(int));
 
