@@ -7,7 +7,7 @@ import time
 import unittest
 
 import slurm
-from launchers import BIN, MPICH, TIMEOUT_S, MpichLauncher, OpenMpiLauncher, SlurmLauncher
+from launchers import BIN, MPICH, TIMEOUT_S, MpichLauncher, OpenMpiLauncher, SlurmLauncher, endless_input
 
 PROGRAM = os.path.join(BIN, "tests", "exchange_cards")
 FAILED = 6  # what it ends with
@@ -96,14 +96,16 @@ class Mpich(Starts, MpichLauncher, unittest.TestCase):
     # Hydra 4.0.2 says different things, depending on what it was doing, and now and then nothing: it ends the others
     # and itself with a status other than 0, and that is all there is to rely on.
     words_for_a_death = "^"
+
     def test_a_child_without_descriptors_is_alone(self):
         # This is how Python's subprocess starts it: PMI_FD is set, and names nothing.
         lines = self.said(self.launch(2, "-c", f"eval \"exec $PMI_FD>&-\"; exec '{PROGRAM}'", program="/bin/bash"))
         self.assertEqual(lines, ["alone"] * 2)
 
     def test_ports_are_refused(self):
-        result = subprocess.run([*MPICH, "-pmi-port", "-n", "2", PROGRAM], env=self.environment(), text=True,
-                                capture_output=True, timeout=TIMEOUT_S, check=False)
+        with endless_input() as stdin:
+            result = subprocess.run([*MPICH, "-pmi-port", "-n", "2", PROGRAM], env=self.environment(), stdin=stdin,
+                                    text=True, capture_output=True, timeout=TIMEOUT_S, check=False)
         self.assertIn("start it without -pmi-port", result.stderr)
         self.assertNotEqual(result.returncode, 0)
 
