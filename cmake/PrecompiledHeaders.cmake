@@ -77,9 +77,8 @@ compile_together(7 multigrain_module_ucx)
 compile_together(8 multigrain_base multigrain_fabric multigrain_sync multigrain_shasta multigrain_memory
   multigrain_heap multigrain_hlrc multigrain_mgs multigrain_report multigrain_trace_model multigrain_trace_format
   multigrain_trace_import multigrain_trace_record)
-# The first two have instructions that others find by labels.
 compile_together(10 multigrain_guest)
-compile_alone(multigrain_guest entry.cpp gates.cpp vdso.cpp)
+compile_alone(multigrain_guest entry.cpp gates.cpp)
 compile_together(0 multigrain_guest_nodes multigrain_threads)
 compile_alone(multigrain_guest_nodes kept_files.cpp local_files.cpp)
 compile_alone(multigrain_threads posix_objects.cpp)

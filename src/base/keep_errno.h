@@ -1,4 +1,5 @@
-// Leaves errno alone: for functions that compiled code calls for what is a load or a store to the program.
+// errno as it was, at the end of a scope: for the fault handler, and for functions that compiled code calls for what is a
+// load or a store to the program.
 #pragma once
 
 #include <cerrno>

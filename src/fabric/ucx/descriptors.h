@@ -1,5 +1,5 @@
 // The numbers of UCX's descriptors: where the program has numbers for itself, they lie among the runtime's own
-// (base/own_descriptors.h). The module has a copy of base, so it asks the runtime's by these functions.
+// (base/own_descriptors.h). The module has a copy of base, so the runtime hands it what belongs to its own.
 #pragma once
 
 namespace multigrain::ucx_descriptors {

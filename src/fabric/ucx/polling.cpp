@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <ctime>
 
+#include "base/keep_errno.h"
 #include "fabric/ucx/descriptors.h"
 #include "fabric/ucx/parts.h"
 
@@ -123,10 +124,9 @@ void Polling::wake_unless_polled() {
 }
 
 void Polling::wake() {
-  const int saved = errno;
+  const KeepErrno keep;
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = write(event_fd_, &one, sizeof one);
-  errno = saved;
 }
 
 // --- The service thread

@@ -11,6 +11,7 @@
 #include "profile/this_thread.h"
 
 namespace multigrain::guest {
+
 Requests::Requests(Fabric& fabric, const WaitPolicy& policy, uint64_t slots)
     : fabric_(fabric), policy_(policy), slots_(slots) {
   if (fabric.self() == kHome) return;

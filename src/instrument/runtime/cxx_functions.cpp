@@ -19,14 +19,14 @@
 #include <typeinfo>
 #include <unordered_map>
 
+#include "instrument/runtime/entry.h"
 #include "instrument/runtime/memory_functions.h"
 #include "instrument/runtime/private_copies.h"
 
 using namespace multigrain::checks;
 
 // These declare a wrapper, and the library's own function.
-#define MG_CXX_ENTRY(declaration, symbol) \
-  extern "C" __attribute__((visibility("default"))) declaration __asm__("__multigrain_" symbol)
+#define MG_CXX_ENTRY(declaration, symbol) MG_ENTRY declaration __asm__("__multigrain_" symbol)
 #define MG_CXX_REAL(declaration, symbol) extern "C" declaration __asm__(symbol)
 
 // --- dynamic_cast
@@ -395,8 +395,7 @@ using Out = std::ostreambuf_iterator<Char>;
 
 }  // namespace
 
-#define MG_IN_FRONT_OF(declaration, symbol) \
-  extern "C" __attribute__((visibility("default"))) declaration __asm__(symbol)
+#define MG_IN_FRONT_OF(declaration, symbol) MG_ENTRY declaration __asm__(symbol)
 
 #define MG_FILEBUF(function) "_ZNSt13basic_filebufIcSt11char_traitsIcEE" function
 MG_IN_FRONT_OF(std::streamsize multigrain_filebuf_write(void* self, const char* from, std::streamsize size),

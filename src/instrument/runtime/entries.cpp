@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/keep_errno.h"
 #include "coherence/hazard.h"
+#include "instrument/runtime/entry.h"
 #include "instrument/runtime/hazards.h"
 #include "instrument/runtime/installed_protocol.h"
 #include "instrument/runtime/line_rights.h"
@@ -401,8 +402,7 @@ namespace {
 
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) uint64_t __multigrain_batch_begin_in_loop(const mg_fine_run* runs,
-                                                                                            unsigned count_and_flags) {
+MG_ENTRY uint64_t __multigrain_batch_begin_in_loop(const mg_fine_run* runs, unsigned count_and_flags) {
   const unsigned count = count_and_flags & ~MG_FINE_WITHOUT_RIGHTS_CACHE;
   // Compiled code calls this before each piece of a loop, so the usual runs, each of them wholly shared or
   // private, have a fast path.
@@ -499,22 +499,19 @@ extern "C" uint64_t multigrain_batch_miss(const mg_fine_run* runs, unsigned coun
   return static_cast<uint64_t>(__multigrain_batch_begin(runs, count));
 }
 
-extern "C" __attribute__((visibility("default"))) void __multigrain_load(const void* address, size_t size,
-                                                                         void* value) {
+MG_ENTRY void __multigrain_load(const void* address, size_t size, void* value) {
   const KeepErrno keep;
   enter();
   load(reinterpret_cast<uintptr_t>(address), size, static_cast<std::byte*>(value));
 }
 
-extern "C" __attribute__((visibility("default"))) void __multigrain_store(void* address, size_t size,
-                                                                          const void* value) {
+MG_ENTRY void __multigrain_store(void* address, size_t size, const void* value) {
   const KeepErrno keep;
   enter();
   store(reinterpret_cast<uintptr_t>(address), size, static_cast<const std::byte*>(value));
 }
 
-extern "C" __attribute__((visibility("default"))) int __multigrain_batch_begin(const mg_fine_run* runs,
-                                                                               unsigned count_and_flags) {
+MG_ENTRY int __multigrain_batch_begin(const mg_fine_run* runs, unsigned count_and_flags) {
   const unsigned count = count_and_flags & ~MG_FINE_WITHOUT_RIGHTS_CACHE;
   const bool pages = count == count_and_flags;
   // Mostly the node has the rights to all lines, so that there is nothing to wait for. The caller has
@@ -526,7 +523,7 @@ extern "C" __attribute__((visibility("default"))) int __multigrain_batch_begin(c
   return begin_batch_slow_path(runs, count, pages);
 }
 
-extern "C" __attribute__((visibility("default"))) void __multigrain_spin(void) {
+MG_ENTRY void __multigrain_spin(void) {
   // The thread spins for a bounded time, and then yields its core, perhaps to the thread for which it waits. A call
   // long after the last one belongs to another wait.
   constexpr unsigned kSpins = 256;

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "instrument/runtime/entry.h"
 #include "instrument/runtime/installed_protocol.h"
 #include "instrument/runtime/memory_functions.h"
 
@@ -34,9 +35,8 @@ bool is_of_library(const void* function, const char* name) {
 
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) void __multigrain_hand_out(const void* pointer, const void* function,
-                                                                             const char* name, const char* file,
-                                                                             unsigned line) {
+MG_ENTRY void __multigrain_hand_out(const void* pointer, const void* function, const char* name, const char* file,
+                                    unsigned line) {
   multigrain::LineProtocol* const protocol = multigrain::line_protocol();
   if (protocol == nullptr || !protocol->keeps(reinterpret_cast<uintptr_t>(pointer)) || !is_of_library(function, name))
     return;

@@ -37,6 +37,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/keep_errno.h"
 #include "base/own_descriptors.h"
 #include "memory/page_fault.h"
 
@@ -144,27 +145,27 @@ class UserfaultRights final : public AccessRights {
   }
 
   void grant_read(PageId first, uint64_t count) override {
-    const Errno saved;
+    const KeepErrno saved;
     install(first, count, UFFDIO_CONTINUE_MODE_WP);
   }
 
   void grant_write(PageId first, uint64_t count) override {
-    const Errno saved;
+    const KeepErrno saved;
     if (install(first, count, 0)) unprotect(first, count);
   }
 
   void upgrade(PageId first, uint64_t count) override {
-    const Errno saved;
+    const KeepErrno saved;
     unprotect(first, count);
   }
 
   void revoke_write(PageId first, uint64_t count) override {
-    const Errno saved;
+    const KeepErrno saved;
     write_protect(first, count, UFFDIO_WRITEPROTECT_MODE_WP);
   }
 
   void revoke(PageId first, uint64_t count) override {
-    const Errno saved;
+    const KeepErrno saved;
     MG_CHECK(region_.has_pages(first, count), first.value, count);
     region_.for_each_stretch(first, count, [&](std::byte* begin, uint64_t bytes) {
       if (madvise(begin, bytes, MADV_DONTNEED) != 0)
@@ -174,7 +175,7 @@ class UserfaultRights final : public AccessRights {
   }
 
   void watch_again(PageId first, uint64_t count) override {
-    const Errno saved;
+    const KeepErrno saved;
     if (!watch(fd_.get(), region_.view(first), count << region_.page_shift()))
       panic("userfaultfd cannot watch a part of the shared region again (errno, page, pages)",
             static_cast<uint64_t>(errno), first.value, count);
@@ -182,7 +183,7 @@ class UserfaultRights final : public AccessRights {
 
   void open_moved(PageId first, uint64_t count) override {
     watch_again(first, count);
-    const Errno saved;
+    const KeepErrno saved;
     // From here on the registration decides, not the mapping (make(), below).
     if (mprotect(region_.view(first), count << region_.page_shift(), PROT_READ | PROT_WRITE) != 0)
       panic("cannot open a part of the shared region (errno, page, pages)", static_cast<uint64_t>(errno), first.value,
@@ -201,18 +202,6 @@ class UserfaultRights final : public AccessRights {
   }
 
  private:
-  // The fault handler must not change the errno of the interrupted code.
-  class Errno {
-   public:
-    Errno() : value_(errno) {}
-    ~Errno() { errno = value_; }
-    Errno(const Errno&) = delete;
-    Errno& operator=(const Errno&) = delete;
-
-   private:
-    int value_;
-  };
-
   // Installs the entries that are missing. Returns whether any entry was there before.
   bool install(PageId first, uint64_t count, uint64_t mode) const {
     MG_CHECK(region_.has_pages(first, count), first.value, count);
