@@ -83,7 +83,7 @@ compile_together(0 multigrain_guest_nodes multigrain_threads)
 compile_alone(multigrain_guest_nodes kept_files.cpp local_files.cpp)
 compile_alone(multigrain_threads posix_objects.cpp)
 compile_alone(multigrain_memory line_table.cpp)
-compile_alone(multigrain_sync network_lock.cpp)
+compile_alone(multigrain_sync deferred_release.cpp network_lock.cpp)
 compile_alone(multigrain_trace_record single_step.cpp)
 compile_together(0 multigrain_checks)
 compile_alone(multigrain_checks entries.cpp line_rights.cpp reserved_table.cpp trampolines.cpp verify.cpp

@@ -68,10 +68,14 @@ Result<HlrcOptions> parse_hlrc(std::string_view text) {
     } else if (item == "updates=on" || item == "updates=off") {
       options.updates = item == "updates=on";
       continue;
+    } else if (item == "releases=deferred" || item == "releases=at-once") {
+      options.deferred_releases = item == "releases=deferred";
+      continue;
     }
     return fail(
         "the options of hlrc are not understood at '{}'; they must be a list of fetch-ahead=N (0 to {}), coalesce=on "
-        "or off, lock=ticket or test-and-set, barrier=leader or cooperative, homes=follow or stay, runs=on or off, and updates=on or off",
+        "or off, lock=ticket or test-and-set, barrier=leader or cooperative, homes=follow or stay, runs=on or off, updates=on or off, and "
+        "releases=deferred or at-once",
         item, HlrcOptions::kMaxFetchAhead);
   }
   return options;

@@ -118,6 +118,8 @@ struct HlrcOptions {
   bool runs = true;
   // "updates=on|off": copies that are in use keep their rights, and get what has changed.
   bool updates = true;
+  // "releases=deferred|at-once": an unlock may leave the end of the interval to when another node wants the lock.
+  bool deferred_releases = true;
 };
 // Reads a list such as "fetch-ahead=0,coalesce=off,lock=test-and-set,barrier=leader".
 Result<HlrcOptions> parse_hlrc(std::string_view text);

@@ -27,6 +27,8 @@ class MG_CAPABILITY("spin lock") BasicSpinLock {
   void unlock() MG_RELEASE() {
     if (word_.exchange(kFree, std::memory_order_release) == kContended) futex_wake(word_, kScope, 1);
   }
+  // Returns whether a thread holds the lock, or has held it a moment ago.
+  [[nodiscard]] bool is_locked() const { return word_.load(std::memory_order_acquire) != kFree; }
   // Tells Clang's analysis, where it cannot see it, that the calling thread holds the lock. Does nothing else.
   void assume_held() const MG_ASSUMES_HELD() {}
 

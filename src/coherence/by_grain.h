@@ -28,6 +28,11 @@ class ByGrain final : public Protocol {
     pages_.release();
   }
   void drain_store_buffer() override { lines_.drain_store_buffer(); }
+  [[nodiscard]] bool may_defer_releases() const override { return pages_.may_defer_releases(); }
+  void release_own_part() override {
+    if (!lines_.is_clean()) lines_.release();
+    lines_.drain_store_buffer();
+  }
   [[nodiscard]] bool is_clean() const override { return pages_.is_clean() && lines_.is_clean(); }
   // A line that a node has lost is invalid at once, so line protocols need no acquire.
   void acquire(NodeId from) override { pages_.acquire(from); }

@@ -94,6 +94,12 @@ class Protocol {
   // that anyway. Called from ordinary code, unless is_clean().
   virtual void drain_store_buffer() {}
 
+  // Returns whether release() of any thread of the node covers what all its processors have written, but for what
+  // release_own_part() covers. Then a lock that stays at the node need not release at every unlock.
+  [[nodiscard]] virtual bool may_defer_releases() const { return false; }
+  // Does what release() does for the calling thread alone, and what drain_store_buffer() does.
+  virtual void release_own_part() { drain_store_buffer(); }
+
   // Returns whether release() has nothing to do. It is a hint for the fast path of locks.
   [[nodiscard]] virtual bool is_clean() const = 0;
 

@@ -17,7 +17,7 @@ std::string_view where_such_a_write_is_seen(const Config& config) {
   if (config.clock == ClockKind::kVirtual)
     return "; under hlrc a processor sees such a write at its next mg_lock, mg_barrier or the like: --protocol mgs shows "
            "whether that is it";
-  return "; under hlrc a processor sees such a write at its next mg_lock, mg_barrier or the like, or up to 0.2 s late: "
+  return "; under hlrc a processor sees such a write at its next mg_lock, mg_barrier or the like, or up to 0.3 s late: "
          "--protocol mgs shows whether that is it";
 }
 

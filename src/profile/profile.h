@@ -77,6 +77,7 @@ enum class Counter : uint8_t {
   kPagesReleased,  // pages in the delayed update queue then
   kLocksLocal,     // locks taken that the node held
   kLocksRemote,    // locks taken that came from another node
+  kDeferredReleases,  // unlocks that left their release to when another node wants the lock
   kBarriers,       // arrivals
   // Lazy release consistency
   kAcquires,  // acquires that had notices to apply

@@ -44,6 +44,7 @@ constexpr CounterName kCounterNames[] = {
     {Counter::kPagesReleased, "pages_released", "pages released", "synchronisation"},
     {Counter::kLocksLocal, "locks_local", "locks taken inside the node", "synchronisation"},
     {Counter::kLocksRemote, "locks_remote", "locks taken from another node", "synchronisation"},
+    {Counter::kDeferredReleases, "deferred_releases", "unlocks that deferred their release", "synchronisation"},
     {Counter::kBarriers, "barriers", "barrier arrivals", "synchronisation"},
     {Counter::kAcquires, "acquires", "acquires with write notices", "lazy release consistency"},
     {Counter::kNotices, "notices", "write notices made", "lazy release consistency"},

@@ -183,6 +183,8 @@ void* Node::catch_up_main(void* argument) {
     std::this_thread::sleep_for(kCatchUpEvery);
     const LockGuard hold(node->catching_up_);
     if (node->finishing_.load(std::memory_order_acquire) != 0 || node->shutting_down_.load()) return nullptr;
+    // What was written under a lock whose release is deferred is released at last, too.
+    node->sync_->let_go_deferred();
     node->protocol_->catch_up();
   }
 }
@@ -227,6 +229,7 @@ void Node::service() {
   while (true) {
     fabric_->serve();
     protocol_->serve();
+    sync_->serve();
   }
 }
 

@@ -109,6 +109,8 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   // The release and the acquires of the calling processor.
   void release() override;
   void end_serial_part() override { protocol_->end_serial_part(); }
+  [[nodiscard]] bool owes_release() const override { return !protocol_->is_clean(); }
+  void release_own_part() override { protocol_->release_own_part(); }
   void drain_store_buffer() override;
   void acquire(NodeId from) override { protocol_->acquire(from); }
   void acquire_all() override { protocol_->acquire_all(); }

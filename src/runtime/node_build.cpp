@@ -76,7 +76,10 @@ Status Node::build() {
       SyncOptions{.own_locks = config_.nodes > 1 ? kOwnLocks : 0,
                   .own_conds = config_.nodes > 1 ? kOwnConds : 0,
                   .network_locks = !config_.traits().has_handlers,
-                  .intra_node = config_.hlrc.tickets ? IntraNodeLock::kTicket : IntraNodeLock::kTestAndSet});
+                  .intra_node = config_.hlrc.tickets ? IntraNodeLock::kTicket : IntraNodeLock::kTestAndSet,
+                  .deferred = config_.hlrc.deferred_releases && config_.nodes > 1 && protocol_->may_defer_releases()
+                                  ? DeferredReleases::kLearned
+                                  : DeferredReleases::kNever});
   state_copy_ = std::make_unique<StateCopy>(*fabric_, wait_);
   shared_globals_ = std::make_unique<SharedGlobals>(*fabric_, wait_, *region_, *rights_, *heap_);
   set_handler<&Node::handle_shutdown>(runtime_message::kShutdown);

@@ -102,6 +102,7 @@ void Sync::barrier_of_all(SyncId id, const SyncHandle& barrier, BarrierRecord& r
   record.guard.unlock();
   if (last) {
     virtual_time::advance(latest);
+    let_go_deferred();
     host_.release_at_barrier();
   }
   std::optional<PollingScope> polling(fabric_);
@@ -141,7 +142,7 @@ void Sync::perform(SyncId id, const BarrierPlace& place, BarrierRecord& record, 
 }
 
 void Sync::barrier_of_some(SyncId id, const SyncHandle& barrier, BarrierRecord& record) {
-  host_.release();
+  release_before_wait();
   const NodeId manager = manager_of(barrier);
   record.guard.lock();
   if (!enter_generation(record, barrier)) die(1, kBarrierDestroyed, id.value);

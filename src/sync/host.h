@@ -25,6 +25,13 @@ class SyncHost {
   // lock of the runtime; the function may wait and may handle messages. It must be cheap (tens of nanoseconds)
   // when nothing is dirty.
   virtual void release() = 0;
+  // Returns whether release() would do anything, as far as is known without waiting.
+  [[nodiscard]] virtual bool owes_release() const { return true; }
+
+  // Does the part of release() that only the calling thread can do, which is also what drain_store_buffer() does. After it,
+  // release() of any thread of the node does the rest, for all processors that have called this. Sync calls it only if
+  // its options say that releases may be deferred.
+  virtual void release_own_part() { drain_store_buffer(); }
 
   // Makes the writes that the calling thread itself has made visible to the other processors of its node. Sync calls it
   // before every hand-over inside the node, because such a hand-over releases nothing. In all else it is like

@@ -152,6 +152,12 @@ bool Sync::take_network_lock(SyncId id, const SyncHandle& lock, bool only_try) {
   return true;
 }
 
+// A node that wants a lock whose release was deferred had to wake a thread here while the caller waits.
+void Sync::release_before_wait() {
+  let_go_deferred();
+  host_.release();
+}
+
 void Sync::lock(SyncId id) {
   const SyncHandle lock = check(id, SyncKind::kLock, "mg_lock: not a lock (0 is an uninitialised handle):");
   virtual_time::synchronise();
@@ -246,6 +252,9 @@ void Sync::unlock(SyncId id) {
             id.value);
       case NetworkLocks::Left::kFree:
         return;
+      case NetworkLocks::Left::kDeferred:
+        count(kDeferred);
+        return;
       case NetworkLocks::Left::kHandedOn:
         count(kHandOns);
         return;
@@ -295,10 +304,14 @@ void Sync::unlock_slowly(SyncId id, const SyncHandle& lock, LockRecord& record, 
 
 void Sync::on_lock_message(const Message& message) {
   const SyncHandle lock = check_message(message, SyncKind::kLock);
-  if (network_locks_.has_value() != (message.header.type == sync_message::kLockWake))
+  const bool is_wanted = message.header.type == sync_message::kLockWanted;
+  if (network_locks_.has_value() != (is_wanted || message.header.type == sync_message::kLockWake))
     panic("a message about a lock of another kind (sender, type):", message.from.value, message.header.type);
   if (network_locks_) {
-    network_locks_->on_wake(lock);
+    if (is_wanted)
+      network_locks_->on_wanted();
+    else
+      network_locks_->on_wake(lock);
     return;
   }
   const NodeId next(message.header.small);

@@ -37,6 +37,8 @@ enum : MessageType {
   kRecycle,
   // A network lock is at the receiver now, and the receiver's processor that waits for it sleeps.
   kLockWake,
+  // The sender waits for a network lock whose release was deferred at the receiver.
+  kLockWanted,
   kEnd
 };
 

@@ -9,10 +9,10 @@
 #include "sync/words.h"
 
 namespace multigrain {
-
 NetworkLocks::NetworkLocks(SyncHost& host, Fabric& fabric, Options options)
     : host_(host),
       fabric_(fabric),
+      own_(fabric, !virtual_time::on()),
       self_(fabric.self()),
       options_(options),
       records_(size_t{fabric.nodes()} * options.max_locks) {
@@ -32,16 +32,16 @@ uint64_t NetworkLocks::tail_at(size_t number) {
   return words::kLocks + (number % kLines * kLocksPerLine + number / kLines) * words::kBytesPerLock;
 }
 
+SyncHandle NetworkLocks::handle_of(size_t number) const {
+  return {.kind = static_cast<uint8_t>(SyncKind::kLock),
+          .generation = static_cast<uint8_t>(records_[number].generation.load(std::memory_order_relaxed)),
+          .creator = NodeId(static_cast<uint16_t>(number / options_.max_locks)),
+          .argument = 0,
+          .index = static_cast<uint32_t>(number % options_.max_locks)};
+}
+
 uint64_t NetworkLocks::slot_at(size_t number) {
   return tail_at(number) + sizeof(uint64_t);
-}
-
-uint64_t NetworkLocks::slot(uint64_t at) const {
-  return fabric_.load_own(SegmentId::kWords, at);
-}
-
-void NetworkLocks::add_to_own(uint64_t at, uint64_t bits) {
-  fabric_.fetch_add(self_, SegmentId::kWords, at, bits);
 }
 
 // The caller lets the lock go at its present time, at `node`.
@@ -136,7 +136,7 @@ void NetworkLocks::acquire_what_came(uint64_t at, uint64_t slot) {
   const unsigned from = from_of(slot);
   if (from == 0) return;
   if (from > fabric_.nodes()) panic("a lock came from a node that does not exist:", from - 1);
-  add_to_own(at, 0 - (uint64_t{from} << kFromShift));
+  own_.add(at, 0 - (uint64_t{from} << kFromShift));
   host_.acquire(NodeId(static_cast<uint16_t>(from - 1)));
 }
 
@@ -144,18 +144,29 @@ void NetworkLocks::acquire_what_came(uint64_t at, uint64_t slot) {
 bool NetworkLocks::take_if_here(Record& record, uint64_t at) {
   if (MULTIGRAIN_KEEPS(record.handed_on)) {
     record.handed_on = false;
+    record.history.taken_here();
     go_on_after(self_, at);
     return true;
   }
+  if (defers() && MULTIGRAIN_KEEPS(is_deferred(slot(at)))) {
+    // Only a thread inside the record takes this bit away, so it is there still.
+    own_.add(at, 0 - kDeferred);
+    record.history.taken_here();
+    return true;
+  }
   uint64_t expected = kHere;
-  uint64_t old = fabric_.compare_and_swap(self_, SegmentId::kWords, at, expected, kHere | kHeld);
+  uint64_t old = own_.compare_and_swap(at, expected, kHere | kHeld);
   if (old != expected && (old & ~kFromMask) == kHere) {
     // The lock came after the try that asked for it had ended.
     expected = old;
-    old = fabric_.compare_and_swap(self_, SegmentId::kWords, at, expected, old | kHeld);
+    old = own_.compare_and_swap(at, expected, old | kHeld);
   }
   if (old != expected) return false;
   record.requested = false;
+  if (from_of(old) != 0)
+    record.history.taken_from_elsewhere();
+  else
+    record.history.taken_here();
   go_on_after(self_, at);
   acquire_what_came(at, old);
   return true;
@@ -165,12 +176,13 @@ NetworkLocks::Taken NetworkLocks::lock(const SyncHandle& lock, NodeId manager) {
   const size_t which = number(lock);
   Record& record = records_[which];
   if (!enter_generation(record, lock)) return Taken::kDestroyed;
+  if (defers()) serve_wanted();
   enter(record, lock);
   if (take_if_here(record, slot_at(which))) return Taken::kHere;
-  record.handle = lock.encode();
-  const CallScope call = waits_for_lock(record.handle.value);
+  const CallScope call = waits_for_lock(lock.encode().value);
   host_.enter(SyncActivity::kLock);
   const Taken taken = ask(record, which, manager, false);
+  record.history.taken_from_elsewhere();
   host_.leave();
   return taken;
 }
@@ -181,10 +193,10 @@ NetworkLocks::Taken NetworkLocks::trylock(const SyncHandle& lock, NodeId manager
   if (!enter_generation(record, lock)) return Taken::kDestroyed;
   if (!try_enter(record)) return Taken::kNot;
   if (take_if_here(record, slot_at(which))) return Taken::kHere;
-  record.handle = lock.encode();
-  const CallScope call = waits_for_lock(record.handle.value);
+  const CallScope call = waits_for_lock(lock.encode().value);
   host_.enter(SyncActivity::kLock);
   const Taken taken = ask(record, which, manager, true);
+  if (taken != Taken::kNot) record.history.taken_from_elsewhere();
   host_.leave();
   if (taken == Taken::kNot) {
     MULTIGRAIN_KNOWS();
@@ -202,7 +214,7 @@ NetworkLocks::Taken NetworkLocks::ask(Record& record, size_t number, NodeId mana
     uint64_t old = slot(at);
     while (true) {
       MULTIGRAIN_KNOWS(old);
-      const uint64_t seen = fabric_.compare_and_swap(self_, SegmentId::kWords, at, old, old | kHeld);
+      const uint64_t seen = own_.compare_and_swap(at, old, old | kHeld);
       if (seen == old) break;
       old = seen;
     }
@@ -216,23 +228,24 @@ NetworkLocks::Taken NetworkLocks::ask(Record& record, size_t number, NodeId mana
     }
     MULTIGRAIN_KNOWS();
     if ((old & kHere) == 0 && was_requested) {
-      await_token(record, at);
+      await_token(record, number, std::nullopt);
       return Taken::kWaited;
     }
     // Another node has taken the lock from here, or it never was here: this node is in no queue.
-    fabric_.fetch_and_set(self_, SegmentId::kWords, at, kHeld);
+    own_.exchange(at, kHeld);
   } else {
     const uint64_t old = slot(at);
     if ((old & kHere) != 0 && next_of(old) == 0) return take_if_here(record, at) ? Taken::kFetched : Taken::kNot;
     if ((old & kHere) == 0 && MULTIGRAIN_KEEPS(record.requested)) return Taken::kNot;
     MULTIGRAIN_KNOWS();
     record.requested = false;
-    fabric_.fetch_and_set(self_, SegmentId::kWords, at, 0);
+    own_.exchange(at, 0);
     // A node cannot leave a queue, so look before joining: joining a queue behind a holder would be for nothing.
     if (const uint64_t tail = fabric_.fetch_add(manager, SegmentId::kWords, tail_at(number), 0); tail != 0) {
       MG_CHECK(tail <= fabric_.nodes() && tail != self_.value + 1u, tail);
       const NodeId last(static_cast<uint16_t>(tail - 1));
-      if ((fabric_.fetch_add(last, SegmentId::kWords, at, 0) & ~kFromMask) != kHere) return Taken::kNot;
+      const uint64_t theirs = fabric_.fetch_add(last, SegmentId::kWords, at, 0) & ~kFromMask;
+      if (theirs != kHere && theirs != (kHere | kHeld | kDeferred)) return Taken::kNot;
     }
   }
   return join_queue(record, number, manager, only_try);
@@ -245,7 +258,7 @@ NetworkLocks::Taken NetworkLocks::join_queue(Record& record, size_t number, Node
   const uint64_t when_here = only_try ? kHere | kHeld : kHere;
   const uint64_t tail = fabric_.fetch_and_set(manager, SegmentId::kWords, tail_at(number), self_.value + 1u);
   if (tail == 0) {
-    add_to_own(at, when_here);
+    own_.add(at, when_here);
     return Taken::kFetched;
   }
   if (tail > fabric_.nodes() || tail == self_.value + 1u)
@@ -256,42 +269,54 @@ NetworkLocks::Taken NetworkLocks::join_queue(Record& record, size_t number, Node
     panic("two nodes come after one in the queue of a lock (node, lock):", before.value, number);
   if ((theirs & (kHere | kHeld)) == kHere) {
     MULTIGRAIN_KNOWS(before.value, from_of(theirs));
-    add_to_own(at, when_here);
+    own_.add(at, when_here);
     go_on_after(before, at);
     const unsigned from = from_of(theirs);
     if (from > fabric_.nodes()) panic("a lock came from a node that does not exist:", from - 1);
     host_.acquire(from != 0 ? NodeId(static_cast<uint16_t>(from - 1)) : before);
     return Taken::kFetched;
   }
-  MULTIGRAIN_KNOWS();
+  const bool is_let_go_on_request = is_deferred(theirs);
+  MULTIGRAIN_KNOWS(before.value, is_let_go_on_request);
+  if (is_let_go_on_request) set_wanted(before);
   if (only_try) {
-    // Another node was faster. The lock comes all the same, and stays until another node asks.
+    // If the release was not deferred, another node was faster. Either way the lock comes, and if this try has ended before,
+    // it stays until another node asks.
     record.requested = true;
-    return Taken::kNot;
+    if (!is_let_go_on_request || !await_answer(number, before)) return Taken::kNot;
+    return take_if_here(record, at) ? Taken::kWaited : Taken::kNot;
   }
-  await_token(record, at);
+  await_token(record, number, is_let_go_on_request ? std::optional(before) : std::nullopt);
   return Taken::kWaited;
 }
 
 // Polls for a bounded time, then sleeps, until the lock is here; and acquires.
-void NetworkLocks::await_token(Record& record, uint64_t at) {
+void NetworkLocks::await_token(Record& record, size_t number, std::optional<NodeId> deferring) {
   MULTIGRAIN_FORGETS;
+  const uint64_t at = slot_at(number);
   const auto here = [&] { return MULTIGRAIN_KEEPS((slot(at) & kHere) != 0); };
   if (!here()) {
     PollingScope polling(fabric_);
     const uint64_t start = ticks();
+    const uint64_t most = host_.wait_policy().spin_ticks;
     bool came = virtual_time::on() && here();
     while (!came && !virtual_time::on()) {
       fabric_.poll();
       came = here();
-      if (ticks() - start >= host_.wait_policy().spin_ticks) break;
+      const uint64_t polled = ticks() - start;
+      if (!came && deferring && polled >= most / kPartBeforeMessage) {
+        ask_by_message(*deferring, handle_of(number));
+        deferring.reset();
+      }
+      if (defers()) serve_wanted();
+      if (polled >= most) break;
       cpu_relax();
     }
     if (!came) {
       // The node that brings the lock must wake this thread, unless the lock has come in this very moment.
-      if (MULTIGRAIN_KEEPS((fabric_.fetch_add(self_, SegmentId::kWords, at, kSleeps) & kHere) == 0))
+      if (MULTIGRAIN_KEEPS((own_.add(at, kSleeps) & kHere) == 0))
         wait_until(polling, host_.wait_policy(), record.event, here);
-      add_to_own(at, 0 - kSleeps);
+      own_.add(at, 0 - kSleeps);
     }
   }
   go_on_after(self_, at);
@@ -305,7 +330,7 @@ NetworkLocks::Left NetworkLocks::unlock(const SyncHandle& lock) {
   Record& record = records_[which];
   const uint64_t at = slot_at(which);
   const uint64_t now = slot(at);
-  if ((now & (kHere | kHeld)) != (kHere | kHeld) ||
+  if ((now & (kHere | kHeld | kDeferred)) != (kHere | kHeld) ||
       record.generation.load(std::memory_order_relaxed) != lock.generation)
     return Left::kNotHeld;
   const bool is_wanted = next_of(now) != 0;
@@ -319,37 +344,44 @@ NetworkLocks::Left NetworkLocks::unlock(const SyncHandle& lock) {
     leave(record);
     return Left::kHandedOn;
   }
-  return let_go(record, lock, now);
+  const Left left =
+      !is_wanted && should_defer(record) && defer(record, lock) ? Left::kDeferred : let_go(record, lock);
+  if (defers()) serve_wanted();
+  return left;
 }
 
-// The lock leaves the hands of this node's processors. `now` is the value that its slot had a moment ago.
-NetworkLocks::Left NetworkLocks::let_go(Record& record, const SyncHandle& lock, uint64_t now) {
-  const uint64_t at = slot_at(number(lock));
-  MULTIGRAIN_KNOWS(next_of(now));
-  const bool is_wanted = next_of(now) != 0;
+// The lock leaves the hands of this node's processors.
+NetworkLocks::Left NetworkLocks::let_go(Record& record, const SyncHandle& lock) {
+  MULTIGRAIN_KNOWS();
   host_.release();
+  return set_free(record, number(lock), kHere | kHeld);
+}
+
+// Everything that was written under the lock has been released, and `held` is what its slot says if no node comes next.
+// The caller is inside the record, and leaves it.
+NetworkLocks::Left NetworkLocks::set_free(Record& record, size_t number, uint64_t held) {
+  const uint64_t at = slot_at(number);
   record.hand_ons = 0;
   stamp(self_, at);
-  if (!is_wanted &&
-      (now = fabric_.compare_and_swap(self_, SegmentId::kWords, at, kHere | kHeld, kHere)) == (kHere | kHeld)) {
+  const uint64_t now = own_.compare_and_swap(at, held, kHere);
+  if (now == held) {
     leave(record);
     return Left::kFree;
   }
   MULTIGRAIN_KNOWS(next_of(now));
-  fabric_.fetch_and_set(self_, SegmentId::kWords, at, 0);
+  own_.exchange(at, 0);
   leave(record);
-  send(record, lock, now);
+  send(record, number, now);
   return Left::kSent;
 }
 
 // The lock has left this node, released, for the node that its slot named. `now` is what the slot held.
-void NetworkLocks::send(Record& record, const SyncHandle& lock, uint64_t now) {
-  const size_t which = number(lock);
-  const uint64_t at = slot_at(which);
+void NetworkLocks::send(Record& record, size_t number, uint64_t now) {
+  const uint64_t at = slot_at(number);
   do {
     MULTIGRAIN_KNOWS(next_of(now));
     const NodeId to(static_cast<uint16_t>(next_of(now) - 1));
-    if (to.value >= fabric_.nodes()) panic("a lock is wanted by a node that cannot be (node, lock):", to.value, which);
+    if (to.value >= fabric_.nodes()) panic("a lock is wanted by a node that cannot be (node, lock):", to.value, number);
     stamp(to, at);
     now = fabric_.fetch_add(to, SegmentId::kWords, at, kHere | uint64_t{self_.value + 1u} << kFromShift);
     if ((now & kSleeps) != 0 && to == self_) {
@@ -359,7 +391,7 @@ void NetworkLocks::send(Record& record, const SyncHandle& lock, uint64_t now) {
       wakes_.fetch_add(1, std::memory_order_relaxed);
       MessageHeader header;
       header.type = options_.wake_message;
-      header.word[0] = lock.encode().value;
+      header.word[0] = handle_of(number).encode().value;
       fabric_.send(to, header, SendContext::kOrdinary);
     }
     // A node of which only a try had asked, and behind which another node waits, is passed over. That other node may be
@@ -370,15 +402,19 @@ void NetworkLocks::send(Record& record, const SyncHandle& lock, uint64_t now) {
 bool NetworkLocks::is_held(const SyncHandle& lock) const {
   const size_t which = number(lock);
   return records_[which].generation.load(std::memory_order_relaxed) == lock.generation &&
-         (slot(slot_at(which)) & (kHere | kHeld)) == (kHere | kHeld);
+         (slot(slot_at(which)) & (kHere | kHeld | kDeferred)) == (kHere | kHeld);
 }
 
 bool NetworkLocks::forget(const SyncHandle& lock, bool& in_use) {
   const size_t which = number(lock);
   Record& record = records_[which];
-  in_use =
-      is_held(lock) || (options_.intra_node == IntraNodeLock::kTicket ? record.tickets.load() != record.serving.load()
-                                                                      : record.tickets.load() != 0);
+  // A thread that lets go of deferred locks may be inside the record, too: it is one at most, and the slot then does not
+  // say that a processor holds the lock or asks for it.
+  const uint64_t now = slot(slot_at(which));
+  const bool is_held_or_asked_for = (now & (kHeld | kDeferred)) == kHeld;
+  const uint32_t tickets = record.tickets.load();
+  const uint32_t serving = record.serving.load();
+  in_use = is_held_or_asked_for || (options_.intra_node == IntraNodeLock::kTicket ? tickets - serving > 1 : serving != 0);
   uint32_t known = record.generation.load();
   do {
     if (known > lock.generation) return false;

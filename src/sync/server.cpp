@@ -122,7 +122,7 @@ uint32_t Sync::call(SyncId id, SyncKind kind, ServerCall what, uint32_t argument
   host_.enter(SyncActivity::kLock);
   const bool is_release = what == ServerCall::kCondSignal || what == ServerCall::kCondBroadcast ||
                           what == ServerCall::kSemPost || what == ServerCall::kFlagSet;
-  if (is_release) host_.release();
+  if (is_release) release_before_wait();
   const uint32_t slot = take_slot();
   {
     PollingScope polling(fabric_);

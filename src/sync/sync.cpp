@@ -63,7 +63,9 @@ Sync::Sync(SyncHost& host, Fabric& fabric, unsigned nodes, unsigned processors_p
                            NetworkLocks::Options{.handoff_bound = options_.handoff_bound,
                                                  .max_locks = options_.max_locks,
                                                  .intra_node = options_.intra_node,
-                                                 .wake_message = sync_message::kLockWake});
+                                                 .deferred = options_.deferred,
+                                                 .wake_message = sync_message::kLockWake,
+                                                 .wanted_message = sync_message::kLockWanted});
   for (MessageType type = message_range::kSync; type != sync_message::kEnd; ++type) {
     MessageHandler handler = nullptr;
     switch (type) {
@@ -72,6 +74,7 @@ Sync::Sync(SyncHost& host, Fabric& fabric, unsigned nodes, unsigned processors_p
       case sync_message::kLockToken:
       case sync_message::kLockBusy:
       case sync_message::kLockWake:
+      case sync_message::kLockWanted:
         handler = [](void* sync, const Message& message) { static_cast<Sync*>(sync)->on_lock_message(message); };
         break;
       case sync_message::kBarrierUp:
@@ -282,17 +285,25 @@ void Sync::count(Counter counter) {
     case kBarriers:
       this_profile().count(multigrain::Counter::kBarriers);
       break;
+    case kDeferred:
+      this_profile().count(multigrain::Counter::kDeferredReleases);
+      break;
     default:
       break;
   }
   unsigned stripe = t_stripe;
   if (stripe == 0) [[unlikely]]
-    t_stripe = stripe = 1 + g_next_stripe.fetch_add(1, std::memory_order_relaxed) % kStripes;
-  counters_[stripe - 1].value[counter].fetch_add(1, std::memory_order_relaxed);
+    t_stripe = stripe = 1 + std::min(g_next_stripe.fetch_add(1, std::memory_order_relaxed), kStripes - 1);
+  std::atomic<uint64_t>& value = counters_[stripe - 1].value[counter];
+  // A stripe but the last belongs to one thread.
+  if (stripe < kStripes)
+    value.store(value.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  else
+    value.fetch_add(1, std::memory_order_relaxed);
 }
 
 SyncCounters Sync::counters() const {
-  std::array<uint64_t, 8> sum{};
+  std::array<uint64_t, kCounters> sum{};
   for (const CounterStripe& stripe : counters_)
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += stripe.value[i].load(std::memory_order_relaxed);
   SyncCounters counters;
@@ -304,7 +315,11 @@ SyncCounters Sync::counters() const {
   counters.barriers = sum[kBarriers];
   counters.server_calls = sum[kServerCalls];
   counters.server_remote = sum[kServerRemote];
-  if (network_locks_) counters.lock_wakes = network_locks_->wakes();
+  counters.deferred = sum[kDeferred];
+  if (network_locks_) {
+    counters.lock_wakes = network_locks_->wakes();
+    counters.lock_asked = network_locks_->asked();
+  }
   return counters;
 }
 

@@ -55,6 +55,8 @@ struct SyncOptions {
   // be words::kLockCount of them in the machine, so max_locks is at most that number divided by the nodes.
   bool network_locks = false;
   IntraNodeLock intra_node = IntraNodeLock::kTicket;  // of network locks
+  // Of network locks. Not kNever only if one release of the host covers what all processors of the node have written.
+  DeferredReleases deferred = DeferredReleases::kNever;
 };
 
 // Counts of events on this node since its start, summed over its processors.
@@ -71,6 +73,8 @@ struct SyncCounters {
   uint64_t server_calls = 0;   // operations on conditions, semaphores and flags
   uint64_t server_remote = 0;  // of those, the ones managed by another node
   uint64_t lock_wakes = 0;     // notifications to sleeping waiters of network locks
+  uint64_t deferred = 0;       // unlocks that put their release off
+  uint64_t lock_asked = 0;     // messages that asked for a lock whose release was put off
 };
 
 class Sync {
@@ -143,6 +147,17 @@ class Sync {
   // Returns once the flag equals `value`, or has equalled it at a moment after the manager heard of this call.
   void flag_wait(SyncId flag, uint32_t value);
 
+  // --- Deferred releases of locks (network_lock.h). Any thread of the node that may release can call these.
+
+  // Releases, and lets go of the locks whose release was deferred.
+  void let_go_deferred() {
+    if (network_locks_) network_locks_->let_go_deferred();
+  }
+  // Does that if another node wants such a lock. The service thread calls it after it has handled messages.
+  void serve() {
+    if (network_locks_) network_locks_->serve_wanted();
+  }
+
   // --- Measuring. Any thread may call this. The counts are exact when no call is in progress.
   [[nodiscard]] SyncCounters counters() const;
 
@@ -193,9 +208,6 @@ class Sync {
     bool counts_as_destroyed MG_GUARDED_BY(guard);
   };
 
-  struct alignas(64) CounterStripe {
-    std::array<std::atomic<uint64_t>, 8> value;
-  };
   enum Counter : unsigned {
     kLockLocal,
     kLockRemote,
@@ -205,6 +217,11 @@ class Sync {
     kBarriers,
     kServerCalls,
     kServerRemote,
+    kDeferred,
+    kCounters
+  };
+  struct alignas(64) CounterStripe {
+    std::array<std::atomic<uint64_t>, kCounters> value;
   };
   static constexpr unsigned kStripes = 64;
 
@@ -235,6 +252,7 @@ class Sync {
   void on_recycle(const Message& message);
 
   // lock.cpp
+  void release_before_wait();
   bool take_network_lock(SyncId id, const SyncHandle& lock, bool only_try);
   [[nodiscard]] LockPlace place_of(const SyncHandle& lock) const;
   [[nodiscard]] bool forget_lock(LockRecord& record, const SyncHandle& lock);

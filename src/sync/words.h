@@ -21,4 +21,8 @@ constexpr uint64_t cond_waiters_at(uint32_t index) {
   return kCondWaiters + index % kCondWaiterWords * sizeof(uint64_t);
 }
 
+// Whether a node wants a lock whose release was deferred at this node (network_lock.h): one word, on a page of its own.
+inline constexpr uint64_t kLockWanted = uint64_t{331} << 18;
+inline constexpr Range kLockWantedWord{kLockWanted, 4096};
+
 }  // namespace multigrain::words

@@ -42,6 +42,10 @@ class LoopbackFabric final : public Fabric {
   Completion start_get(NodeId, SegmentId, uint64_t, std::span<std::byte>) override { absent(); }
   bool is_complete(Completion) override { absent(); }
   void wait(Completion) override { absent(); }
+  [[nodiscard]] std::span<std::byte> own_segment(SegmentId segment) override {
+    MG_CHECK(segment == SegmentId::kWords);
+    return {reinterpret_cast<std::byte*>(&words_[0]), words::kBytes};
+  }
   uint64_t fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value) override {
     return word(at, segment, offset).exchange(value);
   }

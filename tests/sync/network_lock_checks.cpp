@@ -16,8 +16,8 @@ std::string World::check() const {
   // asking.
   const auto asks_anew = [&](unsigned node) {
     return std::ranges::any_of(world.threads, [&](const auto& thread) {
-      return thread->node == node && thread->at == At::kWord && !thread->operation.is_tail &&
-             thread->operation.node == node && thread->operation.kind == WordOperation::Kind::kSwap &&
+      return thread->node == node && thread->at == At::kWord &&
+             thread->operation.word == WordOperation::Word::kSlot && thread->operation.node == node && thread->operation.kind == WordOperation::Kind::kSwap &&
              thread->operation.value == kHeld;
     });
   };
@@ -56,7 +56,8 @@ std::string World::check_end() const {
                             : record.tickets.load() != 0 || record.serving.load() != 0)
       return fmt::format("a processor never left the record of node {}", n);
     if ((slot & NetworkLocks::kSleeps) != 0) return "a processor is said to sleep";
-    if ((slot & kHeld) != 0) return "the lock is held";
+    if ((slot & (kHeld | kDeferred)) == kHeld) return "the lock is held";
+    if (world.state(n).is_letting_go()) return "a thread never ended to let go of deferred locks";
     if ((slot & kHere) != 0 && LockState::next_of(slot) == 0) ++tokens;
   }
   if (tokens != (world.now.tail != 0 ? 1u : 0u)) return fmt::format("the lock is at {} nodes", tokens);
@@ -80,13 +81,16 @@ void World::serialise(std::vector<uint8_t>& out) const {
     add(node.slot | uint64_t{node.wakes} << 32 | uint64_t{node.has_seen} << 40 | uint64_t{node.has_published} << 41 |
         uint64_t{node.entered} << 48);
     add((record.tickets.load() - first) | uint64_t{serving - first} << 8 | state.guarded() << 16);
+    add(uint64_t{node.wanted} | uint64_t{node.asks} << 8 | uint64_t{node.is_service_woken} << 16 |
+        uint64_t{state.is_letting_go()} << 17 | uint64_t{state.listed()} << 32);
   }
   add(world.now.tail | uint64_t{world.now.inside} << 8 | uint64_t{world.now.queued} << 16 |
-      uint64_t{world.now.queue[0]} << 24 | uint64_t{world.now.queue[1]} << 32 | uint64_t{world.now.queue[2]} << 40);
+      uint64_t{world.now.queue[0]} << 24 | uint64_t{world.now.queue[1]} << 32 | uint64_t{world.now.queue[2]} << 40 | uint64_t{world.now.busy} << 48 | uint64_t{world.now.may_fail} << 56);
   for (const auto& thread : world.threads) {
     const LockState state = world.state(thread->node);
     const bool is_announced = thread->has_count && state.record().event.changed_since(thread->count);
     const uint64_t address = thread->address != nullptr ? static_cast<uint64_t>(state.offset(thread->address)) : 0;
+    add(thread->scope_mark);
     add(static_cast<uint64_t>(thread->at) | uint64_t{thread->is_in_section} << 8 |
         uint64_t{thread->has_unsettled} << 9 | uint64_t{thread->has_count} << 10 | uint64_t{is_announced} << 11 |
         uint64_t{thread->pc} << 16 | uint64_t{thread->wait_mark} << 24 | uint64_t{thread->found_size} << 32 |
@@ -94,7 +98,7 @@ void World::serialise(std::vector<uint8_t>& out) const {
     uint64_t found = 0;
     if (thread->at == At::kWord || thread->at == At::kAcquire) {
       const WordOperation& o = thread->operation;
-      found = mix(static_cast<uint64_t>(o.kind) | uint64_t{o.is_tail} << 8 | uint64_t{o.node} << 16);
+      found = mix(static_cast<uint64_t>(o.kind) | static_cast<uint64_t>(o.word) << 8 | uint64_t{o.node} << 16);
       found = mix(mix(found + o.value) + o.expected);
     }
     const uint32_t serving = state.record().serving.load();
@@ -137,6 +141,21 @@ std::vector<Scenario> scenarios() {
   add("tries and locks of three nodes", {0, 1, 2}, {{attempt, lock}, {lock, attempt}, {lock, lock}});
   add("a try of a node where another processor locks", {0, 0, 1, 2}, {{attempt}, {lock, lock}, {lock}, {attempt}});
   add("tries until they succeed", {0, 0, 1, 2}, {{attempt_until}, {lock}, {attempt_until}, {lock}});
+  constexpr Op let_go = Op::kLetGo;
+  const auto add_deferring = [&](const char* name, std::vector<unsigned> processors,
+                                 std::vector<std::vector<Op>> programs,
+                                 DeferredReleases deferred = DeferredReleases::kAlways) {
+    const size_t before = all.size();
+    add(name, std::move(processors), std::move(programs));
+    for (size_t i = before; i < all.size(); ++i) all[i].deferred = deferred;
+  };
+  add_deferring("deferred releases, once each", {0, 1}, {{lock}, {lock}});
+  add_deferring("deferred releases, a try", {0, 1}, {{lock}, {attempt}});
+  add_deferring("deferred releases, tries until they succeed", {0, 1}, {{lock}, {attempt_until}});
+  add_deferring("some releases deferred", {0, 1}, {{lock, lock}, {lock}}, DeferredReleases::kLearned);
+  add_deferring("deferred releases, a processor lets go", {0, 0, 1}, {{lock}, {let_go}, {lock}});
+  add_deferring("deferred releases, again and again", {0, 1}, {{lock, lock}, {lock}});
+  add_deferring("deferred releases, a try and a lock", {0, 1}, {{lock}, {attempt, lock}});
   return all;
 }
 
@@ -165,6 +184,11 @@ std::string explore(const Scenario& scenario) {
 
 std::string refute(Mutant mutant) {
   std::vector<Scenario> all = scenarios();
+  // The faults of deferred releases show where releases are deferred only.
+  const bool is_of_deferred = mutant >= Mutant::kNoAsking;
+  std::erase_if(all, [&](const Scenario& each) {
+    return (each.deferred != DeferredReleases::kNever) != is_of_deferred;
+  });
   for (Scenario& scenario : all) scenario.mutant = mutant;
   const auto only_outcome = [](const Scenario&) { return std::set<World::Outcome>{{}}; };
   return exploring_driver::refute_and_print<World>(name(mutant), all, only_outcome);

@@ -44,26 +44,50 @@ struct LockState {
   // Returns the word that the processor inside the record reads and writes.
   [[nodiscard]] uint64_t guarded() const {
     const Record& of = record();
-    return uint64_t{of.handed_on} | uint64_t{of.requested} << 1 | uint64_t{of.hand_ons} << 2;
+    uint64_t history = 0;
+    std::memcpy(&history, &of.history, sizeof of.history);
+    return uint64_t{of.handed_on} | uint64_t{of.requested} << 1 | uint64_t{of.is_listed} << 2 |
+           uint64_t{of.hand_ons} << 3 | history << 16;
   }
+  [[nodiscard]] const void* list() const { return &locks.deferred_; }
+  [[nodiscard]] const void* letting_go() const { return &locks.letting_go_; }
+  [[nodiscard]] bool is_letting_go() const { return locks.letting_go_.is_locked(); }
+  [[nodiscard]] uint32_t listed() const { return locks.deferred_.load(); }
   static bool is_tail(uint64_t offset) { return offset == NetworkLocks::tail_at(0); }
   static bool is_slot(uint64_t offset) { return offset == NetworkLocks::slot_at(0); }
   static unsigned next_of(uint64_t slot) { return NetworkLocks::next_of(slot); }
   static unsigned from_of(uint64_t slot) { return NetworkLocks::from_of(slot); }
 
-  using Saved = std::array<std::byte, sizeof(Record)>;
-  void save(Saved& saved) const { std::memcpy(saved.data(), static_cast<const void*>(&record()), sizeof(Record)); }
-  void put_back(const Saved& saved) const { std::memcpy(static_cast<void*>(&record()), saved.data(), sizeof(Record)); }
+  // What of a node's locks changes from step to step.
+  struct Saved {
+    std::array<std::byte, sizeof(Record)> record;
+    uint32_t listed = 0;
+    std::array<std::byte, sizeof(SpinLock)> letting_go;
+  };
+  void save(Saved& saved) const {
+    std::memcpy(saved.record.data(), static_cast<const void*>(&record()), sizeof(Record));
+    saved.listed = listed();
+    std::memcpy(saved.letting_go.data(), static_cast<const void*>(&locks.letting_go_), sizeof(SpinLock));
+  }
+  void put_back(const Saved& saved) const {
+    std::memcpy(static_cast<void*>(&record()), saved.record.data(), sizeof(Record));
+    locks.deferred_.store(saved.listed);
+    std::memcpy(static_cast<void*>(&locks.letting_go_), saved.letting_go.data(), sizeof(SpinLock));
+  }
 };
 
 inline constexpr uint64_t kHere = NetworkLocks::kHere;
 inline constexpr uint64_t kHeld = NetworkLocks::kHeld;
+inline constexpr uint64_t kDeferred = NetworkLocks::kDeferred;
+inline constexpr MessageType kWakeMessage = 1;
+inline constexpr MessageType kWantedMessage = 2;
 
 // This is an atomic operation on a word of the fabric.
 struct WordOperation {
   enum class Kind : uint8_t { kLoad, kSwap, kAdd, kCompareAndSwap };
+  enum class Word : uint8_t { kSlot, kTail, kWanted };
   Kind kind = Kind::kLoad;
-  bool is_tail = false;
+  Word word = Word::kSlot;
   uint16_t node = 0;
   uint64_t value = 0;
   uint64_t expected = 0;
@@ -73,6 +97,7 @@ struct WordOperation {
 class WordFabric final : public ForwardingFabric {
  public:
   explicit WordFabric(std::unique_ptr<Fabric> inner) : ForwardingFabric(std::move(inner)) {}
+  [[nodiscard]] std::span<std::byte> own_segment(SegmentId) override { return {}; }
   uint64_t load_own(SegmentId, uint64_t offset) override {
     return make(WordOperation::Kind::kLoad, self(), offset, 0, 0);
   }
@@ -89,6 +114,7 @@ class WordFabric final : public ForwardingFabric {
   void send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice slice, SendContext,
             Nanoseconds) override;
   unsigned poll() override { return 0; }
+  void wake_service() override;
   void begin_polling() override {}
   void end_polling() override {}
 
@@ -116,7 +142,10 @@ class WorldHost final : public SyncHost {
 // These parts of a node change from step to step, beside its record.
 struct NodeState {
   uint64_t slot = 0;
-  uint8_t wakes = 0;  // notifications on their way here
+  uint8_t wanted = 0;
+  uint8_t wakes = 0;         // notifications on their way here
+  uint8_t asks = 0;          // messages that ask for the lock, on their way here
+  bool is_service_woken = false;
   // These are about the memory: whether the node has seen, and has published, the writes of the last critical section.
   bool has_seen = true;
   bool has_published = true;
@@ -138,7 +167,7 @@ struct Found {
 
 // These parts of a processor change from step to step, beside its stack.
 struct ThreadState {
-  enum class At : uint8_t { kRecord, kWord, kWait, kSleep, kRelease, kAcquire, kSection, kEnd };
+  enum class At : uint8_t { kRecord, kWord, kGuard, kWait, kSleep, kRelease, kAcquire, kSection, kBegin, kIdle, kEnd };
   static constexpr size_t kMaxFound = 40;
 
   At at = At::kEnd;
@@ -148,6 +177,7 @@ struct ThreadState {
   uint8_t pc = 0;
   uint8_t wait_mark = 0;  // how much it had found when its wait began
   uint8_t scopes = 0;     // how many scopes it is in at whose ends it forgets
+  uint8_t scope_mark = 0;  // how much it had found when the innermost of them began
   // The processor looked at `looked_at` last. `in_vain` is the same if it found nothing there, and has done nothing
   // else since.
   const void* looked_at = nullptr;
@@ -162,6 +192,7 @@ struct ThreadState {
 struct Thread : exploring_driver::Fibre, ThreadState {
   unsigned number = 0;
   unsigned node = 0;
+  bool is_service = false;
 };
 
 struct World::Impl {
@@ -180,6 +211,9 @@ struct World::Impl {
     // These nodes have swapped the tail, in that order, and the lock has not come to them.
     std::array<uint8_t, kMaxNodes> queue{};
     uint8_t queued = 0;
+    // Sets of processors: which are in an operation, and which of these may fail if it is a try.
+    uint8_t busy = 0;
+    uint8_t may_fail = 0;
   };
   State now;
   bool has_stopped = false;  // the locks have ended the run
@@ -200,7 +234,10 @@ struct World::Impl {
   uint64_t operate(const WordOperation& operation);
   void came(unsigned node);
 
+  void begin_operation();
+  void end_operation();
   [[noreturn]] void play();
+  [[noreturn]] void serve();
   void enter_section();
   void fail(std::string what) {
     if (wrong.empty()) wrong = std::move(what);

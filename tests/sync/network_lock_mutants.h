@@ -26,6 +26,17 @@ enum class Mutant : uint8_t {
   kKeepFrom,            // what came is acquired, and the slot goes on naming where it came from
   kHandOnWhatIsWanted,  // no processor releases a lock that was handed on
   kNoDrain,             // a lock is handed on in the node while what was written waits in a store buffer
+  // These are of deferred releases.
+  kNoAsking,            // a node that finds a deferred release says nothing
+  kNoWaitForAnswer,     // a try that finds a deferred release does not wait for it
+  kStayDeferred,        // a lock is taken, and its slot goes on saying that its release was deferred
+  kNoLookAfterLeaving,  // a processor that defers its release does not look whether a node has asked
+  kLetGoUnreleased,     // a thread lets go of deferred locks without a release
+  kReleaseTooEarly,     // it releases before it enters their records
+  kForgetOccupied,      // it forgets the locks whose records it cannot enter
+  kNoLookAgain,         // it does not look whether nodes have asked meanwhile
+  kQuietEnd,            // a processor that lets go unasked does not look whether nodes have asked meanwhile
+  kDeferUndrained,      // a release is deferred while what was written waits in a store buffer
   kCount
 };
 [[nodiscard]] const char* name(Mutant mutant);

@@ -20,6 +20,7 @@ class Forgets {
 
  private:
   const size_t mark_;
+  const uint8_t outer_mark_;
 };
 
 // The thread that runs is about to make an access; then, it has found a ticket, or a fact.
@@ -45,7 +46,7 @@ auto keep(Expression&& expression) {
   return value;
 }
 
-// The thread has found nothing else since its operation began.
+// The thread has found nothing else since its operation began, or the innermost scope at whose end it forgets.
 void knows(std::initializer_list<uint64_t> values);
 
 }  // namespace multigrain::network_lock_explored

@@ -100,7 +100,10 @@ struct Machine {
     }
     for (unsigned n = 0; n < nodes; ++n)
       service_.emplace_back([this, n] {
-        while (!stop_.load()) fabric[n]->serve();
+        while (!stop_.load()) {
+          fabric[n]->serve();
+          sync[n]->serve();
+        }
       });
   }
   ~Machine() {
@@ -145,8 +148,10 @@ class NetworkLock : public ::testing::TestWithParam<IntraNodeLock> {
 
   // Some processors lock, and the other processors try until they succeed.
   static void count(unsigned nodes, unsigned processors, unsigned rounds, unsigned one_in_tries,
-                    uint16_t handoff_bound = 16) {
-    Machine machine(nodes, processors, options(handoff_bound));
+                    uint16_t handoff_bound = 16, DeferredReleases deferred = DeferredReleases::kNever) {
+    SyncOptions with = options(handoff_bound);
+    with.deferred = deferred;
+    Machine machine(nodes, processors, with);
     const SyncId lock = machine.sync[nodes - 1]->lock_create();
     uint64_t plain = 0;  // ThreadSanitizer looks at this; the cells show a race, too
     machine.run([&](unsigned node, unsigned processor) {
@@ -281,6 +286,181 @@ TEST_P(NetworkLock, OneOfManyTriesSucceeds) {
   });
   for (unsigned i = 0; i < kRounds; ++i) EXPECT_EQ(taken[i].load(), 1u) << "round " << i;
 }
+
+TEST_P(NetworkLock, CountsWithDeferredReleases) {
+  for (const DeferredReleases deferred : {DeferredReleases::kAlways, DeferredReleases::kLearned}) {
+    count(2, 1, 2000, 0, 16, deferred);
+    count(4, 2, 300, 0, 16, deferred);
+    count(3, 4, 200, 0, 1, deferred);
+    count(3, 1, 500, 1, 16, deferred);
+    count(4, 2, 200, 2, 16, deferred);
+  }
+}
+
+class DeferredRelease : public NetworkLock {
+ protected:
+  [[nodiscard]] static SyncOptions always() {
+    SyncOptions with = options();
+    with.deferred = DeferredReleases::kAlways;
+    return with;
+  }
+  static void add_one(Machine& machine, unsigned node, SyncId lock) {
+    machine.sync[node]->lock(lock);
+    machine.memory.write(node, 3, machine.memory.read(node, 3) + 1);
+    machine.sync[node]->unlock(lock);
+  }
+};
+
+TEST_P(DeferredRelease, IsMadeWhenANodeAsksAProcessorThatDoesNothing) {
+  Machine machine(2, 1, always());
+  const SyncId lock = machine.sync[0]->lock_create();
+  for (int i = 0; i < 10; ++i) add_one(machine, 0, lock);
+  EXPECT_EQ(machine.messages(), 0u);
+  EXPECT_EQ(machine.sync[0]->counters().deferred, 10u);
+  machine.sync[1]->lock(lock);
+  EXPECT_EQ(machine.memory.read(1, 3), 10u);
+  machine.sync[1]->unlock(lock);
+  EXPECT_EQ(machine.sync[1]->counters().lock_asked, 1u);
+}
+
+TEST_P(DeferredRelease, IsMadeByAProcessorThatSynchronises) {
+  Machine machine(2, 1, always(), kPollsLong);
+  const SyncId lock = machine.sync[0]->lock_create();
+  const SyncId other = machine.sync[0]->lock_create();
+  add_one(machine, 0, lock);
+  std::atomic<bool> has_it = false;
+  std::thread asks([&] {
+    add_one(machine, 1, lock);
+    has_it = true;
+  });
+  while (!has_it) {
+    machine.sync[0]->lock(other);
+    machine.sync[0]->unlock(other);
+  }
+  asks.join();
+  EXPECT_EQ(machine.messages(), 0u) << "a node that polls long asks by a word";
+  EXPECT_EQ(machine.memory.read(1, 3), 2u);
+}
+
+TEST_P(DeferredRelease, IsMadeBeforeABarrier) {
+  Machine machine(2, 1, always(), kPollsLong);
+  const SyncId lock = machine.sync[0]->lock_create();
+  const SyncId barrier = machine.sync[0]->barrier_create(0);
+  std::array<uint64_t, 2> seen{};
+  uint64_t atomics = 0;
+  machine.run([&](unsigned node, unsigned) {
+    if (node == 0) add_one(machine, 0, lock);
+    machine.sync[node]->barrier(barrier);
+    seen[node] = machine.memory.read(node, 3);
+    machine.sync[node]->barrier(barrier);
+    if (node == 0) return;
+    const uint64_t before = machine.fabric[1]->remote_atomics();
+    machine.sync[1]->lock(lock);
+    atomics = machine.fabric[1]->remote_atomics() - before;
+    machine.sync[1]->unlock(lock);
+  });
+  EXPECT_EQ(seen[0], 1u);
+  EXPECT_EQ(seen[1], 1u);
+  EXPECT_EQ(atomics, 2u) << "after the barrier the lock is free";
+}
+
+TEST_P(DeferredRelease, IsWaitedForByATry) {
+  for (const WaitPolicy policy : {kHardlyPolls, kPollsLong}) {
+    Machine machine(3, 1, always(), policy);
+    const SyncId lock = machine.sync[0]->lock_create();
+    for (unsigned round = 0; round < 30; ++round) {
+      add_one(machine, 0, lock);
+      std::thread computes_or_synchronises([&] {
+        if (policy.spin_ticks == kPollsLong.spin_ticks) machine.sync[0]->let_go_deferred();
+      });
+      ASSERT_TRUE(machine.sync[1 + round % 2]->trylock(lock)) << "round " << round;
+      EXPECT_EQ(machine.memory.read(1 + round % 2, 3), round + 1);
+      EXPECT_FALSE(machine.sync[0]->trylock(lock));
+      machine.sync[1 + round % 2]->unlock(lock);
+      computes_or_synchronises.join();
+      machine.sync[1 + round % 2]->let_go_deferred();
+    }
+  }
+}
+
+TEST_P(DeferredRelease, LetsATryFailWhoseLockAProcessorOfThatNodeHolds) {
+  Machine machine(2, 2, always());
+  const SyncId lock = machine.sync[0]->lock_create();
+  add_one(machine, 0, lock);
+  machine.sync[0]->lock(lock);
+  EXPECT_FALSE(machine.sync[1]->trylock(lock));
+  machine.sync[0]->unlock(lock);
+  EXPECT_TRUE(machine.sync[1]->trylock(lock));
+  machine.sync[1]->unlock(lock);
+}
+
+// Locks whose release is deferred wait for each other's nodes.
+TEST_P(DeferredRelease, OfManyLocksIsMadeAtBothNodesAtOnce) {
+  Machine machine(2, 2, always());
+  std::vector<SyncId> locks;
+  for (unsigned i = 0; i < 50; ++i) locks.push_back(machine.sync[i % 2]->lock_create());
+  machine.run([&](unsigned node, unsigned processor) {
+    for (unsigned i = 0; i < 2000; ++i) {
+      const size_t which = (i * 7 + processor * 13) % locks.size();
+      machine.sync[node]->lock(locks[which]);
+      machine.memory.write(node, which, machine.memory.read(node, which) + 1);
+      machine.sync[node]->unlock(locks[which]);
+    }
+  });
+  uint64_t sum = 0;
+  for (size_t i = 0; i < locks.size(); ++i) {
+    machine.sync[0]->lock(locks[i]);
+    sum += machine.memory.read(0, i);
+    machine.sync[0]->unlock(locks[i]);
+  }
+  EXPECT_EQ(sum, 8000u);
+}
+
+TEST_P(DeferredRelease, DoesNotKeepALockFromBeingDestroyed) {
+  SyncOptions few = always();
+  few.max_locks = 4;
+  Machine machine(2, 1, few);
+  for (unsigned i = 0; i < 300; ++i) {
+    const SyncId lock = machine.sync[0]->lock_create();
+    machine.sync[1]->lock(lock);
+    machine.memory.write(1, i % LazyMemory::kCells, i);
+    machine.sync[1]->unlock(lock);
+    if (i % 3 == 0) {
+      machine.sync[0]->lock(lock);
+      EXPECT_EQ(machine.memory.read(0, i % LazyMemory::kCells), i);
+      machine.sync[0]->unlock(lock);
+    }
+    machine.sync[0]->lock_destroy(lock);
+  }
+}
+
+TEST(DeferralHistory, FollowsHowOftenTheLockIsTakenInOneStay) {
+  DeferralHistory alternates;
+  DeferralHistory stays;
+  for (int i = 0; i < 20; ++i) {
+    alternates.taken_from_elsewhere();
+    EXPECT_FALSE(alternates.pays());
+    stays.taken_from_elsewhere();
+    EXPECT_EQ(stays.pays(), i >= 1);
+    for (int k = 0; k < 6; ++k) stays.taken_here();
+    EXPECT_TRUE(stays.pays());
+  }
+  // Each time the service thread was needed, more takes are asked for; when it is not, fewer again.
+  stays.was_served_late();
+  stays.was_served_late();
+  stays.taken_from_elsewhere();
+  EXPECT_FALSE(stays.pays());
+  for (int k = 0; k < 8; ++k) stays.taken_here();
+  EXPECT_TRUE(stays.pays());
+  for (int k = 0; k < 4; ++k) stays.was_served_soon();
+  stays.taken_from_elsewhere();
+  EXPECT_TRUE(stays.pays());
+}
+
+INSTANTIATE_TEST_SUITE_P(, DeferredRelease, ::testing::Values(IntraNodeLock::kTicket, IntraNodeLock::kTestAndSet),
+                         [](const auto& test) {
+                           return test.param == IntraNodeLock::kTicket ? "Ticket" : "TestAndSet";
+                         });
 
 TEST_P(NetworkLock, HandlesAreUsedAgainWhereverTheLockWasLeft) {
   SyncOptions few = options();

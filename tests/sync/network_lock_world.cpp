@@ -13,6 +13,7 @@ namespace {
 
 // A processor looks at one of these where it looks at no word of a record.
 const void* const kOwnSlot = &kOwnSlot;
+const void* const kOwnWanted = &kOwnWanted;
 const void* const kAnything = &kAnything;
 
 // These are the kinds of what processors find.
@@ -57,6 +58,15 @@ void World::Impl::find(uint64_t what, uint64_t value) {
   thread.found[thread.found_size++] = {.what = mix(mix(what) + value), .ticket = 0, .is_ticket = false};
 }
 
+void World::Impl::serve() {
+  while (true) {
+    stop(At::kIdle);
+    now.nodes[running->node].is_service_woken = false;
+    nodes[running->node].locks->serve_wanted();
+    forget(0);
+  }
+}
+
 void World::Impl::forget(size_t mark) {
   running->in_vain = nullptr;
   running->found_size = static_cast<uint8_t>(mark);
@@ -65,6 +75,8 @@ void World::Impl::forget(size_t mark) {
 
 bool World::Impl::can_go_on(const Thread& thread) const {
   if (thread.at == At::kSleep) return state(thread.node).record().event.changed_since(thread.count);
+  if (thread.at == At::kGuard) return !state(thread.node).is_letting_go();
+  if (thread.at == At::kIdle) return now.nodes[thread.node].is_service_woken;
   return thread.at != At::kEnd;
 }
 
@@ -84,15 +96,42 @@ void World::Impl::enter_section() {
   thread.is_in_section = true;
 }
 
+// A try may fail if another processor holds or wants the lock meanwhile, or if a node has asked for the lock before.
+void World::Impl::begin_operation() {
+  const auto self = static_cast<uint8_t>(1u << running->number);
+  if (now.busy != 0) now.may_fail |= now.busy | self;
+  if (now.queued != 0) now.may_fail |= self;
+  now.busy |= self;
+}
+
+void World::Impl::end_operation() {
+  const auto self = static_cast<uint8_t>(1u << running->number);
+  now.busy &= static_cast<uint8_t>(~self);
+  now.may_fail &= static_cast<uint8_t>(~self);
+}
+
 void World::Impl::play() {
   Thread& thread = *running;
   const std::vector<Op>& program = scenario.programs[thread.number];
   NetworkLocks& locks = *nodes[thread.node].locks;
   while (thread.pc < program.size()) {
     const Op op = program[thread.pc];
+    if (scenario.deferred != DeferredReleases::kNever) {
+      stop(At::kBegin);
+      if (op != Op::kLetGo) begin_operation();
+    }
+    if (op == Op::kLetGo) {
+      locks.let_go_deferred();
+      forget(0);
+      ++thread.pc;
+      continue;
+    }
     const NetworkLocks::Taken taken = op == Op::kLock ? locks.lock(kLock, kManager) : locks.trylock(kLock, kManager);
     forget(0);
     if (taken == NetworkLocks::Taken::kDestroyed) panic("a lock is destroyed that is not");
+    const unsigned self = 1u << thread.number;
+    if (taken == NetworkLocks::Taken::kNot && (now.busy & ~now.may_fail & self) != 0)
+      fail(fmt::format("a try of processor {} fails, and no other one held or wanted the lock", thread.number));
     if (taken != NetworkLocks::Taken::kNot) {
       stop(At::kSection);
       enter_section();
@@ -101,6 +140,7 @@ void World::Impl::play() {
     } else if (op == Op::kLock) {
       panic("a lock is not taken");
     }
+    end_operation();
     if (taken != NetworkLocks::Taken::kNot || op != Op::kTryUntil) ++thread.pc;
   }
   stop(At::kEnd);
@@ -121,7 +161,14 @@ void World::Impl::came(unsigned node) {
 uint64_t World::Impl::operate(const WordOperation& operation) {
   using Kind = WordOperation::Kind;
   NodeState& node = now.nodes[operation.node];
-  uint64_t& word = operation.is_tail ? now.tail : node.slot;
+  using Word = WordOperation::Word;
+  if (operation.word == Word::kWanted) {
+    const uint64_t was = node.wanted;
+    if (operation.kind == Kind::kSwap) node.wanted = static_cast<uint8_t>(operation.value);
+    return was;
+  }
+  const bool is_tail = operation.word == Word::kTail;
+  uint64_t& word = is_tail ? now.tail : node.slot;
   const uint64_t old = word;
   switch (operation.kind) {
     case Kind::kLoad:
@@ -129,16 +176,16 @@ uint64_t World::Impl::operate(const WordOperation& operation) {
     case Kind::kSwap:
       word = operation.value;
       // A node that lets the lock go begins anew to count its sections.
-      if (!operation.is_tail && operation.value == 0) node.entered = 0;
-      if (operation.is_tail && now.queued == kMaxNodes) {
+      if (!is_tail && operation.value == 0) node.entered = 0;
+      if (is_tail && now.queued == kMaxNodes) {
         fail("a node asks for a lock for which it has asked");
-      } else if (operation.is_tail) {
+      } else if (is_tail) {
         now.queue[now.queued++] = static_cast<uint8_t>(running->node);
       }
       break;
     case Kind::kAdd:
       word += operation.value;
-      if (!operation.is_tail && (operation.value & kHere) != 0) came(operation.node);
+      if (!is_tail && (operation.value & kHere) != 0) came(operation.node);
       break;
     case Kind::kCompareAndSwap:
       if (word == operation.expected) word = operation.value;
@@ -149,18 +196,25 @@ uint64_t World::Impl::operate(const WordOperation& operation) {
 
 uint64_t WordFabric::make(WordOperation::Kind kind, NodeId at, uint64_t offset, uint64_t value, uint64_t expected) {
   World::Impl& world = *g_world;
-  const bool is_tail = at == kManager && LockState::is_tail(offset);
-  MG_CHECK(world.is_known(at.value) && (is_tail || LockState::is_slot(offset)), at.value, offset);
+  using Word = WordOperation::Word;
+  const Word word = offset == words::kLockWanted                         ? Word::kWanted
+                    : at == kManager && LockState::is_tail(offset) ? Word::kTail
+                                                                         : Word::kSlot;
+  MG_CHECK(world.is_known(at.value) && (word != Word::kSlot || LockState::is_slot(offset)), at.value, offset);
+  const WordOperation operation{.kind = kind, .word = word, .node = at.value, .value = value, .expected = expected};
+  // A message arrives. That is no thread's step.
+  if (world.running == nullptr) return world.operate(operation);
   Thread& thread = *world.running;
-  thread.operation = {.kind = kind, .is_tail = is_tail, .node = at.value, .value = value, .expected = expected};
+  thread.operation = operation;
   const bool is_look = kind == WordOperation::Kind::kLoad;
+  const void* const looked_at = word == Word::kWanted ? kOwnWanted : kOwnSlot;
   if (is_look)
-    world.stop_before_look(At::kWord, kOwnSlot);
+    world.stop_before_look(At::kWord, looked_at);
   else
     world.stop(At::kWord);
   const uint64_t old = world.operate(thread.operation);
   thread.operation = {};
-  if (is_look && (old & kHere) == 0) thread.in_vain = kOwnSlot;
+  if (is_look && (word == Word::kWanted ? old == 0 : (old & kHere) == 0)) thread.in_vain = looked_at;
   world.find(kWordFound, old);
   return old;
 }
@@ -168,7 +222,12 @@ uint64_t WordFabric::make(WordOperation::Kind kind, NodeId at, uint64_t offset, 
 void WordFabric::send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice,
                       SendContext, Nanoseconds) {
   MG_CHECK(to != self() && payload.empty() && header.word[0] == kLock.encode().value, to.value);
-  ++g_world->now.nodes[to.value].wakes;
+  NodeState& node = g_world->now.nodes[to.value];
+  ++(header.type == kWantedMessage ? node.asks : node.wakes);
+}
+
+void WordFabric::wake_service() {
+  g_world->now.nodes[self().value].is_service_woken = true;
 }
 
 void WorldHost::release() {
@@ -222,11 +281,13 @@ void sleep_step() {
   world.running->in_vain = kAnything;
 }
 
-Forgets::Forgets() : mark_(g_world->running->found_size) {
+Forgets::Forgets() : mark_(g_world->running->found_size), outer_mark_(g_world->running->scope_mark) {
   ++g_world->running->scopes;
+  g_world->running->scope_mark = static_cast<uint8_t>(mark_);
 }
 Forgets::~Forgets() {
   --g_world->running->scopes;
+  g_world->running->scope_mark = outer_mark_;
   g_world->running->has_count = false;
   g_world->running->wait_mark = 0;
   g_world->forget(mark_);
@@ -265,8 +326,7 @@ void keeps(size_t before, uint64_t value) {
 }
 
 void knows(std::initializer_list<uint64_t> values) {
-  MG_CHECK(g_world->running->scopes == 0, g_world->running->scopes);
-  g_world->forget(0);
+  g_world->forget(g_world->running->scope_mark);
   for (const uint64_t value : values) g_world->find(kKnown, value);
   g_world->find(kKnown, values.size());
 }
@@ -275,6 +335,10 @@ namespace {
 
 void play() {
   g_world->play();
+}
+
+void serve() {
+  g_world->serve();
 }
 
 // The locks have found that an invariant does not hold.
@@ -333,14 +397,22 @@ World::World(const Scenario& scenario) : impl_(std::make_unique<Impl>(scenario))
     node.host = std::make_unique<WorldHost>(n);
     node.locks = std::make_unique<NetworkLocks>(
         *node.host, *node.fabric,
-        NetworkLocks::Options{
-            .handoff_bound = scenario.handoff_bound, .max_locks = 1, .intra_node = scenario.intra_node});
+        NetworkLocks::Options{.handoff_bound = scenario.handoff_bound,
+                              .max_locks = 1,
+                              .intra_node = scenario.intra_node,
+                              .deferred = scenario.deferred,
+                              .wake_message = kWakeMessage,
+                              .wanted_message = kWantedMessage});
   }
-  for (unsigned p = 0; p < scenario.processors.size(); ++p) {
+  const auto add_thread = [&](unsigned node, bool is_service) {
     impl_->threads.push_back(std::make_unique<Thread>());
-    impl_->threads.back()->number = p;
-    impl_->threads.back()->node = scenario.processors[p];
-  }
+    Thread& thread = *impl_->threads.back();
+    thread.number = static_cast<unsigned>(impl_->threads.size() - 1);
+    thread.node = node;
+    thread.is_service = is_service;
+  };
+  for (const unsigned node : scenario.processors) add_thread(node, false);
+  for (unsigned n = 0; n < nodes && scenario.deferred != DeferredReleases::kNever; ++n) add_thread(n, true);
   g_mutant = scenario.mutant;
   g_world = impl_.get();
   std::signal(SIGABRT, &on_abort);
@@ -360,7 +432,7 @@ void World::start() {
   for (unsigned n = 0; world.is_known(n); ++n) world.state(n).put_back({});
   for (const auto& thread : world.threads) {
     static_cast<ThreadState&>(*thread) = {};
-    thread->begin(&network_lock_explored::play);
+    thread->begin(thread->is_service ? &network_lock_explored::serve : &network_lock_explored::play);
     world.run(*thread);
   }
 }
@@ -369,8 +441,10 @@ void World::enabled(std::vector<Choice>& choices) const {
   choices.clear();
   for (const auto& thread : impl_->threads)
     if (impl_->can_go_on(*thread)) choices.push_back(static_cast<Choice>(thread->number));
-  for (unsigned n = 0; impl_->is_known(n); ++n)
+  for (unsigned n = 0; impl_->is_known(n); ++n) {
     if (impl_->now.nodes[n].wakes != 0) choices.push_back(static_cast<Choice>(kWakes + n));
+    if (impl_->now.nodes[n].asks != 0) choices.push_back(static_cast<Choice>(kAsks + n));
+  }
 }
 
 void World::take(Choice choice) {
@@ -378,33 +452,57 @@ void World::take(Choice choice) {
     impl_->run(*impl_->threads[choice]);
     return;
   }
-  const unsigned node = choice - kWakes;
+  const unsigned node = choice >= kAsks ? choice - kAsks : choice - kWakes;
+  if (choice >= kAsks) {
+    --impl_->now.nodes[node].asks;
+    impl_->nodes[node].locks->on_wanted();
+    return;
+  }
   --impl_->now.nodes[node].wakes;
   impl_->nodes[node].locks->on_wake(kLock);
 }
 
 bool World::is_over() const {
-  return std::ranges::all_of(impl_->threads, [](const auto& thread) { return thread->at == At::kEnd; }) &&
-         std::ranges::all_of(impl_->now.nodes, [](const NodeState& node) { return node.wakes == 0; });
+  return std::ranges::all_of(impl_->threads,
+                             [](const auto& thread) { return thread->at == At::kEnd || thread->at == At::kIdle; }) &&
+         std::ranges::all_of(impl_->now.nodes, [](const NodeState& node) {
+           return node.wakes == 0 && node.asks == 0 && !node.is_service_woken;
+         });
 }
 
 std::string World::in_words(Choice choice) const {
+  if (choice >= kAsks) return fmt::format("node {} is asked for the lock", choice - kAsks);
   if (choice >= kWakes) return fmt::format("node {} is notified", choice - kWakes);
   const Thread& thread = *impl_->threads[choice];
-  const std::string who = fmt::format("processor {} of node {} (operation {})", thread.number, thread.node, thread.pc);
+  const std::string who =
+      thread.is_service
+          ? fmt::format("the service thread of node {}", thread.node)
+          : fmt::format("processor {} of node {} (operation {})", thread.number, thread.node, thread.pc);
   const LockState state = impl_->state(thread.node);
   const WordOperation& operation = thread.operation;
   switch (thread.at) {
     case At::kRecord:
       return who + (state.is_tickets(thread.address)   ? " accesses the tickets of its node"
                     : state.is_serving(thread.address) ? " accesses what is served at its node"
-                                                       : " notifies its node");
+                    : thread.address == state.list()   ? " accesses the list of deferred locks"
+                    : thread.address == state.letting_go() ? " begins or ends to let go of deferred locks"
+                                                           : " notifies its node");
     case At::kWord: {
       static constexpr std::array kNames = {"reads", "swaps", "adds to", "compares and swaps"};
-      const uint64_t value = operation.is_tail ? impl_->now.tail : impl_->now.nodes[operation.node].slot;
+      static constexpr std::array kWords = {"slot", "tail", "wanted word"};
+      const NodeState& node = impl_->now.nodes[operation.node];
+      const uint64_t value = operation.word == WordOperation::Word::kTail   ? impl_->now.tail
+                             : operation.word == WordOperation::Word::kSlot ? node.slot
+                                                                            : node.wanted;
       return fmt::format("{} {} node {}'s {}, which is {:#x}: {:#x}", who, kNames[static_cast<size_t>(operation.kind)],
-                         operation.node, operation.is_tail ? "tail" : "slot", value, operation.value);
+                         operation.node, kWords[static_cast<size_t>(operation.word)], value, operation.value);
     }
+    case At::kGuard:
+      return who + " waits for the thread that lets go of deferred locks";
+    case At::kBegin:
+      return who + " begins its operation";
+    case At::kIdle:
+      return who + " begins to serve";
     case At::kWait:
       return who + " prepares to sleep";
     case At::kSleep:
@@ -441,6 +539,16 @@ const char* name(Mutant mutant) {
       "let the slot go on naming where the lock came from",
       "send the lock of a section that was handed on without a release",
       "hand the lock on in the node with writes in a store buffer",
+      "find a deferred release and say nothing",
+      "end a try without waiting for a deferred release",
+      "take a lock and leave its release deferred",
+      "defer a release without looking whether a node has asked",
+      "let go of deferred locks without a release",
+      "release before entering the records of deferred locks",
+      "forget deferred locks whose records are occupied",
+      "let go of deferred locks without looking again",
+      "let go unasked without looking whether a node has asked",
+      "defer a release with writes in a store buffer",
   };
   static_assert(kNames.size() == static_cast<size_t>(Mutant::kCount));
   return kNames[static_cast<size_t>(mutant)];
@@ -457,6 +565,12 @@ void step(const void* address, size_t) {
   locks::g_world->running->address = address;
   locks::g_world->stop(locks::At::kRecord);
   locks::g_world->running->address = nullptr;
+  locks::g_world->find(locks::kAccessed);
+}
+
+void step_of_lock(const void*) {
+  namespace locks = network_lock_explored;
+  locks::g_world->stop(locks::At::kGuard);
   locks::g_world->find(locks::kAccessed);
 }
 

@@ -18,6 +18,9 @@
 // A look that follows on a look in vain, or on a sleep, is made together with that. A processor that would find nothing
 // and look again does the same as one that looks later.
 //
+// Where releases are deferred, each node has a service thread, too: a fibre that goes on when a message has come that asks
+// for the lock.
+//
 // Destruction of locks and virtual time are left out.
 #pragma once
 
@@ -38,12 +41,14 @@ enum class Op : uint8_t {
   kLock,      // lock, critical section, unlock
   kTry,       // trylock; and if it succeeds, critical section, unlock
   kTryUntil,  // the same, again and again until it succeeds
+  kLetGo,     // let go of the lock if its release was deferred
 };
 
 struct Scenario {
   std::string name;
   IntraNodeLock intra_node = IntraNodeLock::kTicket;
   uint16_t handoff_bound = 1;
+  DeferredReleases deferred = DeferredReleases::kNever;
   std::vector<unsigned> processors;       // of each processor, its node
   std::vector<std::vector<Op>> programs;  // of each processor
   Mutant mutant = Mutant::kNone;
@@ -54,9 +59,11 @@ class World {
   using Scenario = network_lock_explored::Scenario;
   // Outcomes are empty: what the programs write is judged as they run.
   using Outcome = std::vector<uint64_t>;
-  // A processor that goes on, or, from kWakes on, a notification that arrives at a node.
+  // A processor or a service thread that goes on; or, from kWakes on, a notification that arrives at a node; or, from
+  // kAsks on, a message that asks a node for the lock.
   using Choice = uint16_t;
-  static constexpr Choice kWakes = kMaxProcessors;
+  static constexpr Choice kWakes = kMaxProcessors + kMaxNodes;
+  static constexpr Choice kAsks = kWakes + kMaxNodes;
 
   // One of these at a time.
   explicit World(const Scenario& scenario);

@@ -64,6 +64,7 @@ class Driver final : public PageDriver {
   bool on_fault(PageId page, bool is_write) override;
   void release() override;
   [[nodiscard]] bool is_clean() const override;
+  [[nodiscard]] bool may_defer_releases() const override { return true; }
   void acquire(NodeId from) override;
   void acquire_all() override;
   [[nodiscard]] bool needs_to_catch_up() const override { return nodes_ > 1; }
