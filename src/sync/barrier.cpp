@@ -142,7 +142,8 @@ void Sync::perform(SyncId id, const BarrierPlace& place, BarrierRecord& record, 
 }
 
 void Sync::barrier_of_some(SyncId id, const SyncHandle& barrier, BarrierRecord& record) {
-  release_before_wait();
+  let_go_deferred();
+  host_.release();
   const NodeId manager = manager_of(barrier);
   record.guard.lock();
   if (!enter_generation(record, barrier)) die(1, kBarrierDestroyed, id.value);

@@ -152,12 +152,6 @@ bool Sync::take_network_lock(SyncId id, const SyncHandle& lock, bool only_try) {
   return true;
 }
 
-// A node that wants a lock whose release was deferred had to wake a thread here while the caller waits.
-void Sync::release_before_wait() {
-  let_go_deferred();
-  host_.release();
-}
-
 void Sync::lock(SyncId id) {
   const SyncHandle lock = check(id, SyncKind::kLock, "mg_lock: not a lock (0 is an uninitialised handle):");
   virtual_time::synchronise();

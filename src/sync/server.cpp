@@ -122,7 +122,8 @@ uint32_t Sync::call(SyncId id, SyncKind kind, ServerCall what, uint32_t argument
   host_.enter(SyncActivity::kLock);
   const bool is_release = what == ServerCall::kCondSignal || what == ServerCall::kCondBroadcast ||
                           what == ServerCall::kSemPost || what == ServerCall::kFlagSet;
-  if (is_release) release_before_wait();
+  let_go_deferred();
+  if (is_release) host_.release();
   const uint32_t slot = take_slot();
   {
     PollingScope polling(fabric_);
@@ -195,6 +196,7 @@ void Sync::cond_wait(SyncId cond, SyncId lock) {
     await_slot(polling, slot, ServerAnswer::kCondQueued);
   }
   unlock(lock);
+  let_go_deferred();
   {
     PollingScope polling(fabric_);
     await_slot(polling, slot, ServerAnswer::kServed);

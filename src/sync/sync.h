@@ -149,7 +149,8 @@ class Sync {
 
   // --- Deferred releases of locks (network_lock.h). Any thread of the node that may release can call these.
 
-  // Releases, and lets go of the locks whose release was deferred.
+  // Releases, and lets go of the locks whose release was deferred. Called before a wait for something else than a lock, too:
+  // a node that wants one of these locks would have to wake a thread here meanwhile.
   void let_go_deferred() {
     if (network_locks_) network_locks_->let_go_deferred();
   }
@@ -252,7 +253,6 @@ class Sync {
   void on_recycle(const Message& message);
 
   // lock.cpp
-  void release_before_wait();
   bool take_network_lock(SyncId id, const SyncHandle& lock, bool only_try);
   [[nodiscard]] LockPlace place_of(const SyncHandle& lock) const;
   [[nodiscard]] bool forget_lock(LockRecord& record, const SyncHandle& lock);
