@@ -55,6 +55,8 @@ class SparseTable {
   [[nodiscard]] T& operator[](StrongId<Tag, Rep> id) const {
     return (*this)[static_cast<uint64_t>(id.value)];
   }
+  // The same, for those who can do with nullptr where nothing is used (two_level_table.h). It never is here.
+  [[nodiscard]] T* find(uint64_t index) const { return &(*this)[index]; }
   [[nodiscard]] uint64_t count() const { return count_; }
 
  private:

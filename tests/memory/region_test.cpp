@@ -7,11 +7,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <fstream>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "memory/sparse_table.h"
+#include "memory/two_level_table.h"
 #include "memory_test_support.h"
 
 namespace multigrain {
@@ -259,6 +263,71 @@ TEST(SparseTableDeathTest, ChecksIndexes) {
   ASSERT_TRUE(table.has_value());
   EXPECT_EQ((*table)[9u], 0u);
   EXPECT_DEATH((*table)[10u] = 1, "index < count_");
+}
+
+TEST(TwoLevelTable, StartsAtZeroAndFindsWhatIsUsed) {
+  auto table = TwoLevelTable<Record, 4>::create(1'000, "page records");
+  ASSERT_TRUE(table.has_value()) << table.error().message;
+  EXPECT_EQ(table->count(), 1'000u);
+  EXPECT_EQ(table->find(999), nullptr);
+  for (const uint64_t index : {999u, 0u, 501u, 500u}) {
+    EXPECT_EQ((*table)[index].a, 0u);
+    (*table)[index].a = index + 1;
+  }
+  for (const uint64_t index : {999u, 0u, 501u, 500u}) {
+    EXPECT_EQ((*table)[index].a, index + 1);
+    EXPECT_EQ(table->find(index), &(*table)[index]);
+  }
+  // The neighbours in a leaf are there, and are zero.
+  ASSERT_NE(table->find(503), nullptr);
+  EXPECT_EQ(table->find(503)->a, 0u);
+  EXPECT_EQ(table->find(504), nullptr);
+}
+
+using NumbersOfLeaves = TwoLevelTable<std::atomic<uint32_t>, 64>;
+
+TEST(TwoLevelTable, CostsWhatIsUsedAndNotAHardwarePageOfIt) {
+  const uint64_t count = layout::kMaxRegionSize / 4096;
+  auto table = TwoLevelTable<Record, 4, NumbersOfLeaves>::create(count, "page records");
+  ASSERT_TRUE(table.has_value()) << table.error().message;
+  EXPECT_EQ(table->find(count - 1), nullptr);
+  // These are a page of each 16 MiB, as far as 64 GiB. A table of one level would touch 4,096 hardware pages for them.
+  const uint64_t before = resident_set_bytes();
+  for (uint64_t i = 0; i < 4'096; ++i) (*table)[PageId(i * 4'096)].a = i;
+  EXPECT_LT(resident_set_bytes() - before, 4u << 20);
+  for (uint64_t i = 0; i < 4'096; ++i) EXPECT_EQ(table->find(i * 4'096)->a, i);
+}
+
+TEST(TwoLevelTable, CostsLittleMoreThanItsRecordsWhereAllAreUsed) {
+  constexpr uint64_t kUsed = 1 << 20;
+  auto table = TwoLevelTable<Record, 4, NumbersOfLeaves>::create(layout::kMaxRegionSize / 4096, "page records");
+  ASSERT_TRUE(table.has_value()) << table.error().message;
+  const uint64_t before = resident_set_bytes();
+  for (uint64_t i = 0; i < kUsed; ++i) (*table)[i].a = i;
+  EXPECT_LT(resident_set_bytes() - before, kUsed * (sizeof(Record) + 2) + (1u << 20));
+  for (uint64_t i = 0; i < kUsed; ++i) ASSERT_EQ((*table)[i].a, i);
+}
+
+TEST(TwoLevelTable, ThreadsThatUseALeafTogetherFindTheSame) {
+  auto table = TwoLevelTable<std::atomic<uint64_t>, 4, NumbersOfLeaves>::create(40'000, "counts");
+  ASSERT_TRUE(table.has_value()) << table.error().message;
+  std::vector<std::thread> threads;
+  threads.reserve(4);
+  for (int id = 0; id < 4; ++id)
+    threads.emplace_back([&table] {
+      for (uint64_t i = 0; i < 40'000; ++i) (*table)[i].fetch_add(1, std::memory_order_relaxed);
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (uint64_t i = 0; i < 40'000; ++i) ASSERT_EQ((*table)[i].load(), 4u) << i;
+}
+
+TEST(TwoLevelTableDeathTest, ChecksIndexes) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  auto table = TwoLevelTable<uint64_t, 4>::create(10, "words");
+  ASSERT_TRUE(table.has_value());
+  EXPECT_EQ((*table)[9u], 0u);
+  EXPECT_DEATH((*table)[10u] = 1, "index < count_");
+  EXPECT_DEATH(static_cast<void>(table->find(10)), "index < count_");
 }
 
 }  // namespace
