@@ -64,9 +64,9 @@ struct Extent {
 // Makes a table of the heap, all zero. Tables are outside of the malloc heap, because node 0's malloc heap overwrites
 // that of other nodes when it spawns processors there. Ends the run with the reason if the system refuses the address
 // space, because the heap cannot work without it. Start-up only.
-template <typename T>
-SparseTable<T> make_table(uint64_t count, const char* what) {
-  Result<SparseTable<T>> table = SparseTable<T>::create(count, what);
+template <typename T, typename Table = SparseTable<T>>
+Table make_table(uint64_t count, const char* what) {
+  Result<Table> table = Table::create(count, what);
   if (!table) die(1, table.error().message.c_str());
   return std::move(*table);
 }

@@ -62,7 +62,7 @@ SharedHeap::SharedHeap(Fabric& fabric, const WaitPolicy& policy, std::byte* base
       geometry_{reinterpret_cast<uint64_t>(base), region_size, page_size, fabric.nodes()},
       small_(geometry_),
       claims_(fabric, claims),
-      first_touch_(make_table<std::atomic<uint16_t>>(geometry_.pages(), "homes of first-touch pages")),
+      first_touch_(make_table<std::atomic<Home>, Homes>(geometry_.pages(), "homes of first-touch pages")),
       calls_(make_table<Call>(kCalls, "calls of the shared heap")),
       unanswered_(make_table<Unanswered>(uint64_t{kCalls} * fabric.nodes(), "unanswered calls of the shared heap")) {
   MG_CHECK(std::has_single_bit(page_size) && region_size % page_size == 0 && geometry_.base % page_size == 0);
@@ -287,7 +287,8 @@ std::optional<NodeId> SharedHeap::home_of(PageId page) const {
   const std::optional<Extent> extent = extents_.find(page);
   if (!extent) return std::nullopt;
   if (const std::optional<NodeId> home = home_in(*extent, page, geometry_.nodes)) return home;
-  const uint16_t known = first_touch_[page].load(std::memory_order_acquire);
+  const std::atomic<Home>* const entry = first_touch_.find(page.value);
+  const Home known = entry == nullptr ? 0 : entry->load(std::memory_order_acquire);
   if (known == 0) return std::nullopt;
   return NodeId(static_cast<uint16_t>(known - 1));
 }
@@ -323,7 +324,7 @@ std::optional<NodeId> SharedHeap::learn_home(PageId page, bool claim) {
   if (const std::optional<NodeId> home = home_of(page)) return home;
   if (!extents_.find(page)) return std::nullopt;
   if (const HomeClaims::Answer known = claim ? claims_.claim(page) : claims_.look_up(page); known.has_room) {
-    if (known.home) first_touch_[page].store(static_cast<uint16_t>(known.home->value + 1), std::memory_order_release);
+    if (known.home) first_touch_[page].store(static_cast<Home>(known.home->value + 1), std::memory_order_release);
     return known.home;
   }
   const NodeId arbiter(static_cast<uint16_t>(page.value % geometry_.nodes));
@@ -336,16 +337,17 @@ std::optional<NodeId> SharedHeap::learn_home(PageId page, bool claim) {
   if (!answer.granted) return std::nullopt;
   if (answer.first >= geometry_.nodes)
     panic("heap message with a home that does not exist: home, from node", answer.first, arbiter.value);
-  first_touch_[page].store(static_cast<uint16_t>(answer.first + 1), std::memory_order_release);
+  first_touch_[page].store(static_cast<Home>(answer.first + 1), std::memory_order_release);
   return NodeId(static_cast<uint16_t>(answer.first));
 }
 
 std::optional<NodeId> SharedHeap::serve_home(PageId page, NodeId asker, bool claim) {
-  uint16_t home = first_touch_[page].load(std::memory_order_acquire);
+  std::atomic<Home>& entry = first_touch_[page];
+  Home home = entry.load(std::memory_order_acquire);
   if (home == 0) {
     if (!claim) return std::nullopt;
-    const auto wanted = static_cast<uint16_t>(asker.value + 1);
-    if (first_touch_[page].compare_exchange_strong(home, wanted, std::memory_order_acq_rel)) home = wanted;
+    const auto wanted = static_cast<Home>(asker.value + 1);
+    if (entry.compare_exchange_strong(home, wanted, std::memory_order_acq_rel)) home = wanted;
   }
   return NodeId(static_cast<uint16_t>(home - 1));
 }

@@ -40,6 +40,7 @@
 #include "memory/heap/small_heap.h"
 #include "memory/region.h"
 #include "memory/sparse_table.h"
+#include "memory/two_level_table.h"
 
 namespace multigrain {
 
@@ -217,7 +218,10 @@ class SharedHeap {
   HomeClaims claims_;
   // For each first-touch page: home + 1, or 0 while unknown. This is a cache, except on the arbiter of a page for which
   // `claims_` has no room: there it decides.
-  SparseTable<std::atomic<uint16_t>> first_touch_;
+  using Home = uint8_t;
+  static_assert(NodeSet::kCapacity <= UINT8_MAX);
+  using Homes = TwoLevelTable<std::atomic<Home>, 64>;
+  Homes first_touch_;
 
   SparseTable<Call> calls_;
   EventCount call_ended_;
