@@ -72,14 +72,14 @@ void PageDriver::take_pages(PageId first, uint32_t count, const Message& message
 
 // --- Twins
 
-void PageDriver::make_twin(PageId page, PageRecord& record) {
+void PageDriver::make_twin(PageId page, TwinnedRecord& record) {
   MG_CHECK(record.twin == nullptr, page.value);
   record.twin = twins_->acquire();
   copy_page(record.twin, frame(page), page_size_);
   this_profile().count(Counter::kTwins);
 }
 
-void PageDriver::drop_twin(PageRecord& record) {
+void PageDriver::drop_twin(TwinnedRecord& record) {
   MG_CHECK(record.twin != nullptr);
   twins_->release(record.twin);
   record.twin = nullptr;

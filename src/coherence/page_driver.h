@@ -1,6 +1,7 @@
 // This is the base class of the drivers of the page protocols. It has what they share: which node is a page's home,
 // twins, rights, and opening pages ahead of a processor. A driver derives from it, and keeps a record for each page
-// that begins with a PageRecord.
+// that begins with a PageRecord, or, if its pages have twins, with a TwinnedRecord. Its table of records is a
+// SparseTable or something else that has records[page].
 //
 // A page's lock is held for one event and its actions. A thread that locks several pages either only tries to lock, or
 // takes the locks in ascending order of the pages.
@@ -12,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <type_traits>
 
 #include "base/config.h"
 #include "base/spin_lock.h"
@@ -25,12 +27,15 @@ namespace multigrain {
 struct PageRecord {
   SpinLock lock;
   std::atomic<uint16_t> home_plus_one{0};  // 0: not looked up yet; any thread may look it up
-  std::byte* twin MG_GUARDED_BY(lock) = nullptr;
 
   // Returns the page's home, which must have been looked up.
   [[nodiscard]] NodeId home() const {
     return NodeId(static_cast<uint16_t>(home_plus_one.load(std::memory_order_relaxed) - 1));
   }
+};
+
+struct TwinnedRecord : PageRecord {
+  std::byte* twin MG_GUARDED_BY(lock) = nullptr;
 };
 
 // A test that explores a driver sees its insides through this (tests/coherence/mgs_driver_world.cpp).
@@ -72,8 +77,8 @@ class PageDriver : public Protocol {
   void make_frames(PageId first, uint64_t count) const;
 
   // Makes the twin of a page that no processor can write now.
-  void make_twin(PageId page, PageRecord& record) MG_REQUIRES(record.lock);
-  void drop_twin(PageRecord& record) MG_REQUIRES(record.lock);
+  void make_twin(PageId page, TwinnedRecord& record) MG_REQUIRES(record.lock);
+  void drop_twin(TwinnedRecord& record) MG_REQUIRES(record.lock);
 
   // These change the node's rights to consecutive pages, whose locks the caller holds.
   void grant_read(PageId first, uint64_t count);
@@ -85,19 +90,17 @@ class PageDriver : public Protocol {
   // Calls `visit(page, record, home)` for `count` pages: the first is `from` + `stride`, and each is `stride` pages
   // after the one before. Visits only pages of the same stretch of address space as `at`, where the processor is, and
   // only those whose home is known.
-  template <typename Record, typename Visit>
-  void for_each_ahead(SparseTable<Record>& records, PageId at, PageId from, int64_t stride, uint32_t count,
-                      Visit&& visit);
+  template <typename Records, typename Visit>
+  void for_each_ahead(Records& records, PageId at, PageId from, int64_t stride, uint32_t count, Visit&& visit);
   // Makes up to `count` pages from `first` on writable, as far as this node is their home and `is_unused(record)`,
   // which is called with the record locked, says that no node uses them. `open(page, record)` is the transition. `at`
   // is where the processor is.
-  template <typename Record, typename IsUnused, typename Open>
-  void open_ahead(SparseTable<Record>& records, PageId at, PageId first, uint32_t count, IsUnused&& is_unused,
-                  Open&& open);
+  template <typename Records, typename IsUnused, typename Open>
+  void open_ahead(Records& records, PageId at, PageId first, uint32_t count, IsUnused&& is_unused, Open&& open);
   // Makes this node the home of up to `count` first-touch pages from `first` on, and stops at a page that is at home
   // elsewhere. To be called before open_ahead(), with no lock held.
-  template <typename Record>
-  void claim_ahead(SparseTable<Record>& records, PageId at, PageId first, uint32_t count);
+  template <typename Records>
+  void claim_ahead(Records& records, PageId at, PageId first, uint32_t count);
 
   NodeServices services_;
   const NodeId self_;
@@ -112,20 +115,20 @@ class PageDriver : public Protocol {
   void count_opened(uint32_t pages);
 };
 
-template <typename Record, typename Visit>
-void PageDriver::for_each_ahead(SparseTable<Record>& records, PageId at, PageId from, int64_t stride, uint32_t count,
+template <typename Records, typename Visit>
+void PageDriver::for_each_ahead(Records& records, PageId at, PageId from, int64_t stride, uint32_t count,
                                 Visit&& visit) {
   const PageRange stretch = services_.homes.stretch_of(at);
   for (uint32_t i = 1; i <= count; ++i) {
     const PageId page(from.value + static_cast<uint64_t>(stride * static_cast<int64_t>(i)));
     if (page.value >= services_.region.page_count() || !stretch.contains(page)) break;
-    Record& record = records[page];
+    auto& record = records[page];
     if (const std::optional<NodeId> home = home_of(page, record, false)) visit(page, record, *home);
   }
 }
 
-template <typename Record>
-void PageDriver::claim_ahead(SparseTable<Record>& records, PageId at, PageId first, uint32_t count) {
+template <typename Records>
+void PageDriver::claim_ahead(Records& records, PageId at, PageId first, uint32_t count) {
   const PageRange stretch = services_.homes.stretch_of(at);
   for (uint32_t n = 0; n < std::min<uint32_t>(count, Config::kMaxPrefetch); ++n) {
     const PageId page(first.value + n);
@@ -137,9 +140,10 @@ void PageDriver::claim_ahead(SparseTable<Record>& records, PageId at, PageId fir
 // One system call makes all the frames, and another maps them: that is most of the cost of memory that is written for
 // the first time. Thread safety analysis is off, because between the first loop and the last this holds the locks of
 // the records in `opened`.
-template <typename Record, typename IsUnused, typename Open>
-void PageDriver::open_ahead(SparseTable<Record>& records, PageId at, PageId first, uint32_t count, IsUnused&& is_unused,
+template <typename Records, typename IsUnused, typename Open>
+void PageDriver::open_ahead(Records& records, PageId at, PageId first, uint32_t count, IsUnused&& is_unused,
                             Open&& open) MG_NO_THREAD_SAFETY_ANALYSIS {
+  using Record = std::remove_reference_t<decltype(records[first])>;
   std::array<Record*, Config::kMaxPrefetch> opened;
   const PageRange stretch = services_.homes.stretch_of(at);
   uint32_t n = 0;

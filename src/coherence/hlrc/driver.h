@@ -84,7 +84,7 @@ class Driver final : public PageDriver {
 
  private:
   friend struct Explored;  // tests/coherence/hlrc_driver_state.h
-  struct alignas(64) Record : PageRecord {
+  struct alignas(64) Record : TwinnedRecord {
     Page page MG_GUARDED_BY(lock);
     // For the last page of a group that was fetched ahead, this says how many pages before it the fault was.
     uint8_t prefetch_distance MG_GUARDED_BY(lock) = 0;

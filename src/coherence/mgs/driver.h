@@ -54,7 +54,7 @@ class Driver final : public PageDriver {
     [[nodiscard]] std::byte* bytes() { return reinterpret_cast<std::byte*>(this + 1); }
   };
 
-  struct alignas(64) Record : PageRecord {
+  struct alignas(64) Record : TwinnedRecord {
     uint8_t release_slot MG_GUARDED_BY(lock) = 0;  // the slot for the REL that is out
     bool readable MG_GUARDED_BY(lock) = false;     // the view allows reading, and not writing
     EventCount changed;                            // notified by kWake
