@@ -68,7 +68,7 @@ mutate([[  answer.word[0] = deferred;]] [[  answer.word[0] = is(Mutant::kDiscard
 in_file(driver)
 
 # kReturningForgotten
-mutate([[record.page.held && record.page.returning == 0 && ]] [[record.page.held && (record.page.returning == 0 || is(Mutant::kReturningForgotten)) && ]])
+mutate([[return returning == 0 &&]] [[return (returning == 0 || is(Mutant::kReturningForgotten)) &&]])
 # kDataBeforeRights, kAckBeforeRights
 mutate([[  for (const Action& action : actions) {
     switch (action.verb) {]] [[  Actions reordered;
@@ -86,24 +86,30 @@ mutate([[  for (const Action& action : actions) {
   for (const Action& action : reordered) {
     switch (action.verb) {]])
 # kHoldNotAwaited, kListedTwice
-mutate([[  if (record.is_listed || record.page.returning != 0) return;
+mutate([[  if (record.is_listed || outstanding.waiting.returning != 0) return;
 ]] [[  if (is(Mutant::kHoldNotAwaited)) return;
-  if ((record.is_listed && !is(Mutant::kListedTwice)) || record.page.returning != 0) return;
+  if ((record.is_listed && !is(Mutant::kListedTwice)) || outstanding.waiting.returning != 0) return;
 ]])
 # kOnePageOfRun
 mutate([[        take_pages(first, count, *message]] [[        take_pages(first, is(Mutant::kOnePageOfRun) ? 1 : count, *message]])
 # kWakesNobody
-mutate([[{ record.readers.notify(); }]] [[{ if (!is(Mutant::kWakesNobody)) record.readers.notify(); }]])
+mutate([[{ records_.outstanding(record).readers.notify(); }]] [[{ if (!is(Mutant::kWakesNobody)) records_.outstanding(record).readers.notify(); }]])
 # kGrantSeenLate
 mutate([[  if (resolved) return true;
   {
     const CategoryScope]] [[  if (resolved) return true;
   if (is(Mutant::kGrantSeenLate)) {
     MULTIGRAIN_STEP(&listed_);
-    seen = granted.prepare();
+    seen = granted->prepare();
   }
   {
     const CategoryScope]])
+in_file(records)
+
+# kGrantedForgotten, kListForgotten
+mutate([[  if (!page.nothing_waits() || record.is_listed)]] [[  Page as_kept = page;
+  if (is(Mutant::kGrantedForgotten)) as_kept.returning = 0;
+  if (!as_kept.nothing_waits() || (record.is_listed && !is(Mutant::kListForgotten)))]])
 in_file(run)
 
 # kUnlikeInRun, kUnlikeRightsInRun
@@ -114,7 +120,7 @@ mutate([[record.right == right_ && record.is_prefetched == is_prefetched_ &&
 mutate([[  if (count_ == 0) return;
   driver_.perform]] [[  if (count_ == 0) return;
   if (is(Mutant::kRunUnlockedEarly)) {
-    for (uint32_t i = 0; i < count_; ++i) driver_.records_[first_.value + i].lock.unlock();
+    for (uint32_t i = 0; i < count_; ++i) driver_.records_[PageId(first_.value + i)].lock.unlock();
     driver_.perform(first_, std::exchange(count_, 0), lists_[current_], message_);
     return;
   }

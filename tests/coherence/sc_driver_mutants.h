@@ -31,6 +31,8 @@ enum class Mutant : uint8_t {
   kListedTwice,       // a page is put into the list though it is there
   kWakesNobody,       // threads that wait are not woken
   kDiscardForgotten,  // a node that discards is not told how many pages are cleared later
+  kGrantedForgotten,  // what is outstanding is given up though a thread that was granted the page does not run yet
+  kListForgotten,     // what is outstanding is given up though the page is in the list
   // and these of runs, and of prefetching.
   kUnlikeInRun,         // the actions of one page of a run are carried out for all its pages
   kUnlikeRightsInRun,   // the rights of one page of a run are taken for those of all

@@ -49,7 +49,9 @@ void LinkFabric::fetch_part(const Message& message, uint32_t from, std::span<std
 unsigned LinkFabric::poll() {
   Thread& thread = *g_world->running;
   if (thread.role == Thread::Role::kProcessor) {
-    thread.grants = g_world->state(thread.node).grants(thread.page, thread.is_write);
+    thread.granted = g_world->state(thread.node).granted(thread.page, thread.is_write);
+    MG_CHECK(thread.granted != nullptr, thread.page);
+    thread.grants = thread.granted->prepare();
     g_world->stop(Thread::At::kGrant, nullptr);
   }
   return 1;
@@ -286,6 +288,10 @@ const char* name(Mutant mutant) {
       return "a page is cleared, and threads keep the right to it";
     case Mutant::kDiscardForgotten:
       return "a node that discards is not told of pages that are cleared later";
+    case Mutant::kGrantedForgotten:
+      return "what is outstanding is given up though a granted thread does not run yet";
+    case Mutant::kListForgotten:
+      return "what is outstanding is given up though the page is in the list";
     case Mutant::kUnlikeInRun:
       return "what one page of a run asks for is done for all";
     case Mutant::kUnlikeRightsInRun:

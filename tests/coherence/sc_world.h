@@ -45,28 +45,45 @@ void stop_at(const void* address);
 struct DriverState {
   Driver& driver;
 
-  [[nodiscard]] Driver::Record& record(unsigned page) const { return driver.records_[PageId(page)]; }
-  [[nodiscard]] const Page& page(unsigned number) const { return record(number).page; }
+  [[nodiscard]] Record& record(unsigned page) const { return driver.records_[PageId(page)]; }
+  [[nodiscard]] Page page(unsigned number) const {
+    const Record& of = record(number);
+    of.lock.assume_held();
+    return driver.records_.page_of(of);
+  }
   [[nodiscard]] const void* listed() const { return &driver.listed_; }
   [[nodiscard]] uint64_t first_listed() const { return driver.listed_.load(); }
   [[nodiscard]] int64_t missing() const { return driver.missing_.load(); }
   // These are all parts of it that change, as bytes.
   struct Saved {
-    std::array<std::array<std::byte, sizeof(Driver::Record)>, kMaxPages> records;
+    std::array<std::array<std::byte, sizeof(Record)>, kMaxPages> records;
+    std::array<std::array<std::byte, sizeof(Outstanding)>, kMaxPages> outstanding;
+    uint32_t first_free = 0;
+    uint32_t used = 0;
     uint64_t listed = 0;
     int64_t missing = 0;
     std::array<std::byte, sizeof(EventCount)> discarded;
   };
   void save(Saved& saved) const {
-    for (unsigned p = 0; p < kMaxPages; ++p)
-      std::memcpy(saved.records[p].data(), static_cast<const void*>(&record(p)), sizeof(Driver::Record));
+    Records& records = driver.records_;
+    for (unsigned p = 0; p < kMaxPages; ++p) {
+      std::memcpy(saved.records[p].data(), static_cast<const void*>(&record(p)), sizeof(Record));
+      std::memcpy(saved.outstanding[p].data(), static_cast<const void*>(&records.outstanding_[p]), sizeof(Outstanding));
+    }
+    saved.first_free = records.first_free_;
+    saved.used = records.used_;
     saved.listed = driver.listed_.load();
     saved.missing = driver.missing_.load();
     std::memcpy(saved.discarded.data(), static_cast<const void*>(&driver.discarded_), sizeof(EventCount));
   }
   void put_back(const Saved& saved) const {
-    for (unsigned p = 0; p < kMaxPages; ++p)
-      std::memcpy(static_cast<void*>(&record(p)), saved.records[p].data(), sizeof(Driver::Record));
+    Records& records = driver.records_;
+    for (unsigned p = 0; p < kMaxPages; ++p) {
+      std::memcpy(static_cast<void*>(&record(p)), saved.records[p].data(), sizeof(Record));
+      std::memcpy(static_cast<void*>(&records.outstanding_[p]), saved.outstanding[p].data(), sizeof(Outstanding));
+    }
+    records.first_free_ = saved.first_free;
+    records.used_ = saved.used;
     driver.listed_.store(saved.listed);
     driver.missing_.store(saved.missing);
     std::memcpy(static_cast<void*>(&driver.discarded_), saved.discarded.data(), sizeof(EventCount));
@@ -82,10 +99,14 @@ struct DriverState {
       if (address == &record(p)) return p;
     return std::nullopt;
   }
-  // For page kMaxPages this is about the end of a discard.
-  [[nodiscard]] uint32_t grants(unsigned page, bool is_write) const {
-    if (page == kMaxPages) return driver.discarded_.prepare();
-    return is_write ? record(page).writers.prepare() : record(page).readers.prepare();
+  // Returns what a thread that has faulted on the page waits for. For page kMaxPages this is about the end of a
+  // discard. nullptr: the driver has forgotten what waits for the page.
+  [[nodiscard]] const EventCount* granted(unsigned page, bool is_write) const {
+    if (page == kMaxPages) return &driver.discarded_;
+    const uint32_t number = record(page).outstanding;
+    if (number == 0) return nullptr;
+    const Outstanding& outstanding = driver.records_.outstanding_[number - 1];
+    return is_write ? &outstanding.writers : &outstanding.readers;
   }
   void prefetch(unsigned first, unsigned count, bool is_write) const {
     driver.prefetch({.at = PageId(first),
@@ -97,7 +118,10 @@ struct DriverState {
   }
   // Makes it as if it had just been made.
   void clear(bool expects_writes) const {
+    Records& records = driver.records_;
+    records.first_free_ = records.used_ = 0;
     for (unsigned p = 0; p < kMaxPages; ++p) {
+      std::construct_at(&records.outstanding_[p]);
       std::construct_at(&record(p));
       if (expects_writes) record(p).migrates = Driver::kMigrates;
     }
@@ -110,8 +134,8 @@ struct DriverState {
     add(driver.listed_.load());
     add(static_cast<uint64_t>(driver.missing_.load()));
     for (unsigned n = 0; n < pages; ++n) {
-      const Driver::Record& of = record(n);
-      const Page& p = of.page;
+      const Record& of = record(n);
+      const Page p = page(n);
       add(p.begun | uint64_t{p.owner.value} << 1 | p.sharers.bits() << 8 |
           uint64_t{static_cast<uint8_t>(p.state)} << 16 | uint64_t{static_cast<uint8_t>(p.pending)} << 20 |
           uint64_t{p.replied} << 24 | uint64_t{p.held} << 25 | uint64_t{p.has_forwarded_write} << 26 |
@@ -122,7 +146,7 @@ struct DriverState {
           p.forwarded_reads.bits() << 24 | (p.has_forwarded_write ? uint64_t{p.forwarded_write.value} << 32 : 0) |
           (p.has_forwarded_write ? uint64_t{p.forwarded_acks} << 40 : 0) |
           (p.has_invalidation ? uint64_t{p.invalidation.value} << 48 : 0) | p.discarders.bits() << 56);
-      add(of.is_listed ? of.next_listed.load() : 0);
+      add(of.is_listed && of.outstanding != 0 ? driver.records_.outstanding_[of.outstanding - 1].next_listed : 0);
     }
   }
 };
@@ -207,7 +231,8 @@ struct ThreadState {
   // These members describe the fault that the thread is in.
   unsigned page = 0;
   bool is_write = false;
-  uint32_t grants = 0;  // kGrant: it waits until the grants differ from this
+  const EventCount* granted = nullptr;  // kGrant: it waits until this has been announced more often than so
+  uint32_t grants = 0;
   // This counts how often its operation has faulted on a page since a hold has ended before the access was made.
   std::array<uint8_t, kMaxPages> faults{};
   std::vector<Seen> records;
@@ -364,7 +389,7 @@ struct World::Impl {
         return is_time_asked(thread) ? 2 : 1;
       }
       case Thread::At::kGrant:
-        return state(thread.node).grants(thread.page, thread.is_write) != thread.grants ? 1 : 0;
+        return thread.granted->prepare() != thread.grants ? 1 : 0;
       case Thread::At::kIdle:
         if (thread.role == Thread::Role::kService) return nodes[thread.node].service_wanted ? 1 : 0;
         return nodes[thread.node].from[thread.number].empty() ? 0 : 1;

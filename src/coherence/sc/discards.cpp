@@ -54,21 +54,25 @@ uint64_t Driver::discard_here(PageId first, uint64_t count, NodeId requester) MG
   const uint64_t end = std::min(first.value + count, pages_looked_up());
   for (uint64_t number = first.value; number < end; ++number) {
     const PageId page(number);
-    Record& record = records_[number];
+    // No node has used a page of which the home has no record.
+    Record* const record = records_.find(page);
     bool is_cleared = false;
-    if (home_of(page, record, false) == self_) {
-      MULTIGRAIN_LOCK_STEP(record.lock);
-      record.lock.lock();
-      if (is_hold_over(record)) end_hold(page, record);
-      const bool was_used = record.page.begun;
-      if (!on_discard(record.page, context(record), requester, asking.next())) {
+    if (record != nullptr && home_of(page, *record, false) == self_) {
+      MULTIGRAIN_LOCK_STEP(record->lock);
+      record->lock.lock();
+      if (is_hold_over(*record)) end_hold(page, *record);
+      const bool was_used = record->begun;
+      Page state = records_.page_of(*record);
+      const bool is_done = on_discard(state, context(*record), requester, asking.next());
+      records_.keep(*record, state);
+      if (!is_done) {
         ++deferred;
-        asking.add(page, record);
+        asking.add(page, *record);
       } else if (was_used) {
         is_cleared = true;
-        run[length++] = &record;
+        run[length++] = record;
       } else {
-        record.lock.unlock();
+        record->lock.unlock();
       }
     }
     if (length == 0 || (is_cleared && length < kLongestRun && number + 1 < end)) continue;

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/steps.h"
+#include "coherence/sc/hold_time.h"
 #include "coherence/sc/message_types.h"
 #include "coherence/sc/run.h"
 #include "profile/this_thread.h"
@@ -15,12 +16,6 @@ namespace {
 constexpr MessageType type_of(MessageKind kind) {
   return static_cast<MessageType>(message_range::kSc + static_cast<unsigned>(kind));
 }
-
-// A hold is long enough for a thread to leave the fault handler and to make its access. An instruction may need two
-// pages that two nodes want in opposite order. So the length differs from one time to the next, and at some time one of
-// the nodes has both pages.
-constexpr Nanoseconds kShortestHold = 10'000;
-constexpr Nanoseconds kLongestHold = 30'000;
 
 Nanoseconds length_of_hold() {
   // The time-stamp counter has another value each time; the multiplication spreads its low bits.
@@ -39,7 +34,7 @@ const char* message_name(MessageType type) {
 
 Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, unsigned prefetch) {
   std::unique_ptr<Driver> driver(new Driver(services, prefetch));
-  auto records = SparseTable<Record>::create(services.region.page_count(), "page records");
+  auto records = Records::create(services.region.page_count());
   if (!records) return tl::unexpected(records.error());
   driver->records_ = std::move(*records);
   for (unsigned kind = 0; kind < static_cast<unsigned>(MessageKind::kKindCount); ++kind)
@@ -54,10 +49,10 @@ Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, uns
 bool Driver::on_fault(PageId page, bool is_write) {
   ProcessorProfile& profile = this_profile();
   const CategoryScope protocol(profile, Category::kProtocol);
-  Record& record = records_[page.value];
+  Record& record = records_[page];
   if (!home_of(page, record, true)) return false;
 
-  EventCount& granted = is_write ? record.writers : record.readers;
+  EventCount* granted = nullptr;  // of the page's Outstanding, which stays while this thread waits (R2)
   uint32_t seen = 0;
   std::optional<PollingScope> polling;
   bool asks = false;
@@ -71,16 +66,22 @@ bool Driver::on_fault(PageId page, bool is_write) {
     is_new = record.right == Right::kNone;
     was_prefetched = record.is_prefetched;
     note_touched(record);
-    const bool was_readable = record.page.is_readable();
-    const bool was_pending = record.page.pending != Pending::kNone;
-    seen = granted.prepare();
+    Page state = records_.page_of(record);
+    const bool was_readable = state.is_readable();
+    const bool was_pending = state.pending != Pending::kNone;
     const Access access = is_write ? Access::kWrite : access_of_reader(record);
-    outcome = sc::on_fault(record.page, context(record), access, actions);
-    asks = !was_pending && record.page.pending != Pending::kNone;
+    outcome = sc::on_fault(state, context(record), access, actions);
+    records_.keep(record, state);
+    asks = !was_pending && state.pending != Pending::kNone;
     note_fault(record, access, was_readable, asks);
-    // The thread polls before the requests are sent, so that a home that answers at once finds a thread
-    // that handles the answer.
-    if (outcome == FaultOutcome::kWait) polling.emplace(services_.fabric);
+    if (outcome == FaultOutcome::kWait) {
+      Outstanding& outstanding = records_.outstanding(record);
+      granted = is_write ? &outstanding.writers : &outstanding.readers;
+      seen = granted->prepare();
+      // The thread polls before the requests are sent, so that a home that answers at once finds a thread
+      // that handles the answer.
+      polling.emplace(services_.fabric);
+    }
     perform(page, 1, actions, nullptr);
     if (outcome == FaultOutcome::kResolved) begin_hold(record);
     if (asks)
@@ -95,15 +96,17 @@ bool Driver::on_fault(PageId page, bool is_write) {
   if (resolved) return true;
   {
     const CategoryScope waiting(profile, Category::kDataWait);
-    wait_until(*polling, services_.wait, granted, [&granted, seen] { return granted.changed_since(seen); });
+    wait_until(*polling, services_.wait, *granted, [granted, seen] { return granted->changed_since(seen); });
   }
   // The prefetched pages behind this one came with it.
   if (was_prefetched) open_prefetched(page, is_write);
   MULTIGRAIN_LOCK_STEP(record.lock);
   const LockGuard hold(record.lock);
-  on_returned(record.page);
-  if (record.page.held) record.hold_ends = monotonic_ns() + length_of_hold();
-  if (record.page.waits_for_hold()) await_hold(page, record);
+  Page state = records_.page_of(record);
+  on_returned(state);
+  records_.keep(record, state);
+  if (state.held) set_hold(record);
+  if (state.waits_for_hold()) await_hold(page, record);
   return true;
 }
 
@@ -111,29 +114,38 @@ bool Driver::on_fault(PageId page, bool is_write) {
 
 // Begins a hold for a thread that is in the fault handler and will make its access next. If something already waits for
 // the end of the hold, the hold does not become longer.
-void Driver::begin_hold(Record& record) {
-  if (record.page.held && !record.page.waits_for_hold()) record.hold_ends = monotonic_ns() + length_of_hold();
+void Driver::begin_hold(Record& record) const {
+  if (record.held && !records_.page_of(record).waits_for_hold()) set_hold(record);
 }
 
-bool Driver::is_hold_over(const Record& record) {
-  return record.page.held && record.page.returning == 0 && MULTIGRAIN_TIME_HAS_COME(&record, record.hold_ends);
+void Driver::set_hold(Record& record) {
+  record.hold_ends = kept_of(monotonic_ns() + length_of_hold()) & kLastOfHold;
+}
+
+bool Driver::is_hold_over(const Record& record) const {
+  if (!record.held) return false;
+  const unsigned returning = record.outstanding == 0 ? 0 : records_.outstanding(record).waiting.returning;
+  return returning == 0 && MULTIGRAIN_TIME_HAS_COME(&record, end_from(record.hold_ends, monotonic_ns()));
 }
 
 void Driver::end_hold(PageId page, Record& record) {
   Actions actions;
-  const virtual_time::StampFloor floor(record.waiting_since);
-  on_hold_over(record.page, context(record), actions);
+  const virtual_time::StampFloor floor(record.outstanding != 0 ? records_.outstanding(record).waiting_since : 0);
+  Page state = records_.page_of(record);
+  on_hold_over(state, context(record), actions);
+  records_.keep(record, state);
   perform(page, 1, actions, nullptr);
 }
 
 // While a thread that was granted the page does not run yet, the hold has no end. The last of these threads calls this
 // again when it runs.
 void Driver::await_hold(PageId page, Record& record) {
-  if (record.is_listed || record.page.returning != 0) return;
+  Outstanding& outstanding = records_.make_outstanding(record);
+  if (record.is_listed || outstanding.waiting.returning != 0) return;
   record.is_listed = true;
   MULTIGRAIN_STEP(&listed_);
   uint64_t first = listed_.load(std::memory_order_relaxed);
-  do record.next_listed.store(first, std::memory_order_relaxed);
+  do outstanding.next_listed = first;
   while (!listed_.compare_exchange_weak(first, page.value + 1, std::memory_order_release));
   if (first == 0) services_.fabric.wake_service();
 }
@@ -145,14 +157,17 @@ bool Driver::end_holds() {
   uint64_t next = listed_.exchange(0, std::memory_order_acquire);
   while (next != 0) {
     const PageId page(next - 1);
-    Record& record = records_[page.value];
-    next = record.next_listed.load(std::memory_order_relaxed);
+    Record& record = records_[page];
     MULTIGRAIN_LOCK_STEP(record.lock);
     const LockGuard hold(record.lock);
+    next = records_.outstanding(record).next_listed;
     record.is_listed = false;
+    // Keeping the page again gives its Outstanding up if it was in the list alone (R1).
+    const Page state = records_.page_of(record);
+    records_.keep(record, state);
     if (is_hold_over(record))
       end_hold(page, record);
-    else if (record.page.waits_for_hold())
+    else if (state.waits_for_hold())
       await_hold(page, record);
   }
   return listed_.load(std::memory_order_relaxed) != 0;
@@ -201,14 +216,16 @@ void Driver::on_message(const Message& message) MG_NO_THREAD_SAFETY_ANALYSIS {
   Run run(*this, &message);
   for (uint32_t i = 0; i < pages; ++i) {
     const PageId page(first.value + i);
-    Record& record = records_[page.value];
+    Record& record = records_[page];
     settle_home(page, record, message, is_request(kind));
     MULTIGRAIN_LOCK_STEP(record.lock);
     record.lock.lock();
     if (is_hold_over(record)) end_hold(page, record);
-    if (!sc::on_message(record.page, context(record), message.from, arrived, run.next()))
+    Page state = records_.page_of(record);
+    if (!sc::on_message(state, context(record), message.from, arrived, run.next()))
       panic("a message of sc that its sender cannot have sent now; from node / kind / page", message.from.value,
             static_cast<uint64_t>(kind), page.value);
+    records_.keep(record, state);
     run.add(page, record);
   }
 }
@@ -219,7 +236,7 @@ void Driver::on_message(const Message& message) MG_NO_THREAD_SAFETY_ANALYSIS {
 void Driver::perform(PageId first, uint32_t count, const Actions& actions,
                      const Message* message) MG_NO_THREAD_SAFETY_ANALYSIS {
   const auto for_each = [this, first, count](auto&& what) {
-    for (uint32_t i = 0; i < count; ++i) what(PageId(first.value + i), records_[first.value + i]);
+    for (uint32_t i = 0; i < count; ++i) what(PageId(first.value + i), records_[PageId(first.value + i)]);
   };
   for (const Action& action : actions) {
     switch (action.verb) {
@@ -247,14 +264,16 @@ void Driver::perform(PageId first, uint32_t count, const Actions& actions,
         services_.region.discard_frames(first, count);
         break;
       case Verb::kWakeReaders:
-        for_each([](PageId, Record& record) { record.readers.notify(); });
+        for_each([this](PageId, Record& record)
+                     MG_NO_THREAD_SAFETY_ANALYSIS { records_.outstanding(record).readers.notify(); });
         break;
       case Verb::kWakeWriters:
-        for_each([](PageId, Record& record) { record.writers.notify(); });
+        for_each([this](PageId, Record& record)
+                     MG_NO_THREAD_SAFETY_ANALYSIS { records_.outstanding(record).writers.notify(); });
         break;
       case Verb::kAwaitHold:
         for_each([this](PageId page, Record& record) MG_NO_THREAD_SAFETY_ANALYSIS {
-          record.waiting_since = virtual_time::on() ? virtual_time::stamp() : 0;
+          records_.make_outstanding(record).waiting_since = virtual_time::on() ? virtual_time::stamp() : 0;
           await_hold(page, record);
         });
         break;
@@ -282,7 +301,7 @@ void Driver::send(PageId first, uint32_t count, const Action& action) {
 
 // A fault on a page that is mapped already comes here as well: the kernel may have dropped the page-table entry.
 void Driver::map(PageId first, uint32_t count, Right right) MG_NO_THREAD_SAFETY_ANALYSIS {
-  const Record& record = records_[first.value];
+  const Record& record = records_[first];
   // See (D3) and (D4).
   if (record.is_prefetched) return;
   if (record.for_reader) right = Right::kRead;
@@ -292,15 +311,15 @@ void Driver::map(PageId first, uint32_t count, Right right) MG_NO_THREAD_SAFETY_
     upgrade(first, count);
   else
     grant_write(first, count);
-  for (uint32_t i = 0; i < count; ++i) records_[first.value + i].right = right;
+  for (uint32_t i = 0; i < count; ++i) records_[PageId(first.value + i)].right = right;
 }
 
 void Driver::lower(PageId first, uint32_t count, Right right) MG_NO_THREAD_SAFETY_ANALYSIS {
-  const bool has_more = records_[first.value].right > right;
+  const bool has_more = records_[first].right > right;
   if (has_more && right == Right::kRead) revoke_write(first, count);
   if (has_more && right == Right::kNone) revoke(first, count);
   for (uint32_t i = 0; i < count; ++i) {
-    Record& record = records_[first.value + i];
+    Record& record = records_[PageId(first.value + i)];
     note_taken(record);
     if (right == Right::kNone) note_taken_away(record);
     if (has_more) record.right = right;

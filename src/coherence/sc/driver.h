@@ -13,6 +13,7 @@
 //  (D4) If a thread that reads, and is expected to write next, asked for a page, the page gives the right to read
 //       alone.
 //
+//   records.h      what a node keeps of each page
 //   driver.cpp     faults, messages, holds, actions
 //   run.h          pages next to each other for which the same must be done
 //   prefetch.cpp   pages that are asked for before threads fault on them
@@ -28,18 +29,13 @@
 #include "base/clock.h"
 #include "base/spin_lock.h"
 #include "coherence/page_driver.h"
+#include "coherence/sc/records.h"
 #include "coherence/sc/transitions.h"
-#include "memory/sparse_table.h"
 
 namespace multigrain::sc {
 
 // Returns the name of a message of this protocol, for reports; nullptr for other types.
 const char* message_name(MessageType type);
-
-// The test that explores the driver sees its insides through this (tests/coherence/sc_driver_world.cpp).
-namespace explored {
-struct DriverState;
-}
 
 class Driver final : public PageDriver {
  public:
@@ -59,33 +55,11 @@ class Driver final : public PageDriver {
   friend struct explored::DriverState;
 
   class Run;
-  enum class Right : uint8_t { kNone, kRead, kWrite };
   static constexpr int kInVainTooOften = 2;
   static constexpr uint8_t kMigrates = 2;
   // One message is about at most so many bytes of pages, as many as networks carry in one piece.
   static constexpr size_t kMostBytesOfRun = size_t{64} << 10;
   static constexpr uint64_t kMostExpected = 1024;
-
-  struct alignas(64) Record : PageRecord {
-    Right right MG_GUARDED_BY(lock) = Right::kNone;  // the right that the view gives
-    bool is_listed MG_GUARDED_BY(lock) = false;      // in `listed_`
-    bool is_prefetched MG_GUARDED_BY(lock) = false;  // prefetched, and not touched yet (D3)
-    // This counts how much more often the page was prefetched in vain than not; at most kInVainTooOften.
-    uint8_t in_vain MG_GUARDED_BY(lock) = 0;
-    // This counts how often lately threads have read the page and then written it (migration.cpp).
-    uint8_t migrates MG_GUARDED_BY(lock) = 0;
-    bool for_reader MG_GUARDED_BY(lock) = false;  // a reader asked for the only copy (D4)
-    Page page MG_GUARDED_BY(lock);
-    EventCount readers;  // notified by kWakeReaders
-    EventCount writers;  // notified by kWakeWriters
-    // The hold ends at this time (monotonic_ns()). It is meaningful while page.held, and no thread is returning.
-    Nanoseconds hold_ends MG_GUARDED_BY(lock) = 0;
-    // In virtual time, the message that waits for the end of the hold came at this time.
-    Nanoseconds waiting_since MG_GUARDED_BY(lock) = 0;
-    std::atomic<uint64_t> next_listed{0};  // page + 1
-  };
-  // Each node that uses a page has a record of it.
-  static_assert(sizeof(Record) <= 128);
 
   Driver(const NodeServices& services, unsigned prefetch) : PageDriver(services), prefetch_(prefetch) {}
 
@@ -118,8 +92,10 @@ class Driver final : public PageDriver {
   // Returns whether no node has ever used the page. To be called at the home, with the record locked.
   [[nodiscard]] static bool is_unused(const Record& record);
 
-  static void begin_hold(Record& record) MG_REQUIRES(record.lock);
-  [[nodiscard]] static bool is_hold_over(const Record& record) MG_REQUIRES(record.lock);
+  // From now on the page is held for as long as a hold is.
+  static void set_hold(Record& record) MG_REQUIRES(record.lock);
+  void begin_hold(Record& record) const MG_REQUIRES(record.lock);
+  [[nodiscard]] bool is_hold_over(const Record& record) const MG_REQUIRES(record.lock);
   void end_hold(PageId page, Record& record) MG_REQUIRES(record.lock);
   [[nodiscard]] uint32_t most_pages_of_run() const {
     return static_cast<uint32_t>(std::max<size_t>(kMostBytesOfRun / page_size_, 1));
@@ -146,7 +122,7 @@ class Driver final : public PageDriver {
   bool end_holds();
 
   const uint32_t prefetch_;
-  SparseTable<Record> records_;
+  Records records_;
   // This is a stack of the pages of which a message waits for the end of the hold. Any thread pushes, and the service
   // thread takes all.
   std::atomic<uint64_t> listed_{0};  // the first page + 1

@@ -26,7 +26,7 @@ constexpr uint64_t kMostOpened = 64;
 
 bool Driver::is_unused(const Record& record) {
   record.lock.assume_held();
-  return !record.page.begun && record.right == Right::kNone;
+  return !record.begun && record.right == Right::kNone;
 }
 
 void Driver::note_touched(Record& record) {
@@ -37,7 +37,7 @@ void Driver::note_touched(Record& record) {
 void Driver::note_taken(Record& record) {
   if (!record.is_prefetched) return;
   record.is_prefetched = false;
-  record.in_vain = static_cast<uint8_t>(std::min(record.in_vain + 1, kInVainTooOften));
+  if (record.in_vain < kInVainTooOften) ++record.in_vain;
 }
 
 // Prefetches what a thread that has faulted on `at` is expected to access next.
@@ -60,8 +60,10 @@ void Driver::open_unused(PageId at, PageId first, uint32_t count) {
       [this](PageId, Record& record) {
         record.lock.assume_held();
         Actions actions;
-        sc::on_fault(record.page, context(record), Access::kWrite, actions);
-        record.page.held = false;
+        Page page = records_.page_of(record);
+        sc::on_fault(page, context(record), Access::kWrite, actions);
+        page.held = false;
+        records_.keep(record, page);
         record.right = Right::kWrite;
       });
 }
@@ -93,8 +95,11 @@ void Driver::prefetch(const PrefetchRange& range) MG_NO_THREAD_SAFETY_ANALYSIS {
                    const bool is_wanted = range.is_certain || record.in_vain < kInVainTooOften;
                    // A page that no node has used is at its home already.
                    const Access access = range.is_write ? Access::kWrite : access_of_reader(record);
-                   if (is_wanted && (home != self_ || record.page.begun))
-                     on_prefetch(record.page, context(record), access, actions);
+                   if (is_wanted && (home != self_ || record.begun)) {
+                     Page state = records_.page_of(record);
+                     on_prefetch(state, context(record), access, actions);
+                     records_.keep(record, state);
+                   }
                    if (!actions.empty()) {
                      record.is_prefetched = true;
                      record.for_reader = access == Access::kReadToWrite;
@@ -111,12 +116,12 @@ void Driver::open_prefetched(PageId at, bool is_write) MG_NO_THREAD_SAFETY_ANALY
   const uint64_t end = std::min(at.value + 1 + kMostOpened, services_.region.page_count());
   for (uint64_t number = at.value + 1; number < end; ++number) {
     const PageId page(number);
-    Record& record = records_[number];
+    Record& record = records_[page];
     if (record.home_plus_one.load(std::memory_order_relaxed) == 0) return;
     MULTIGRAIN_LOCK_STEP(record.lock);
     record.lock.lock();
     Actions& actions = run.next();
-    const Page& state = record.page;
+    const Page state = records_.page_of(record);
     const bool is_here = is_write ? state.is_writable() : state.is_readable() && state.pending == Pending::kNone;
     if (record.is_prefetched && is_here && !state.is_to_go()) {
       note_touched(record);

@@ -35,7 +35,7 @@ void Driver::Run::add(PageId page, Record& record) MG_NO_THREAD_SAFETY_ANALYSIS 
 void Driver::Run::finish() MG_NO_THREAD_SAFETY_ANALYSIS {
   if (count_ == 0) return;
   driver_.perform(first_, count_, lists_[current_], message_);
-  for (uint32_t i = std::exchange(count_, 0); i-- > 0;) driver_.records_[first_.value + i].lock.unlock();
+  for (uint32_t i = std::exchange(count_, 0); i-- > 0;) driver_.records_[PageId(first_.value + i)].lock.unlock();
 }
 
 }  // namespace multigrain::sc

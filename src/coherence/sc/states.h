@@ -54,19 +54,14 @@ enum class State : uint8_t { kInvalid, kShared, kExclusive };
 // This is the request of this node that is out. If `replied`, only acknowledgements are missing.
 enum class Pending : uint8_t { kNone, kRead, kWrite };
 
-// All fields are zero before the first event.
-struct Page {
-  // There are many of these, so the fields are in the order of their sizes.
-
-  // The directory entry (with `owner`); meaningful at the home only.
-  NodeSet sharers;  // nodes that have or will have a copy
+// What waits at a node for a page, or is missing there. Of most pages there is nothing, so that nodes keep this apart
+// from the rest (records.h). All fields are zero before the first event.
+struct Waiting {
   // Requests that the home has forwarded here, and invalidations, wait for completion, for data or for the end of the
   // hold.
   NodeSet forwarded_reads;
   // At the home: the nodes that wait until the page is cleared.
   NodeSet discarders;
-
-  NodeId owner;            // had the last exclusive copy; is in `sharers`
   NodeId forwarded_write;  // valid if has_forwarded_write
   uint16_t forwarded_acks = 0;
   NodeId invalidation;  // valid if has_invalidation
@@ -75,6 +70,22 @@ struct Page {
   uint16_t waiting_to_read = 0;
   uint16_t waiting_to_write = 0;
   uint16_t returning = 0;  // threads granted the page, but not running yet
+  bool has_forwarded_write = false;
+  bool has_invalidation = false;
+
+  // Returns whether nothing waits and nothing is missing. Values that are not valid do not count.
+  [[nodiscard]] bool nothing_waits() const {
+    return forwarded_reads.empty() && discarders.empty() && acks == 0 && waiting_to_read == 0 &&
+           waiting_to_write == 0 && returning == 0 && !has_forwarded_write && !has_invalidation;
+  }
+  bool operator==(const Waiting&) const = default;
+};
+
+// All fields are zero before the first event.
+struct Page : Waiting {
+  // The directory entry; meaningful at the home only.
+  NodeSet sharers;  // nodes that have or will have a copy
+  NodeId owner;     // had the last exclusive copy; is in `sharers`
 
   bool begun = false;
   State state = State::kInvalid;
@@ -82,8 +93,6 @@ struct Page {
   bool replied = false;
   // The hold: threads have been granted the page, and it stays until each of them has had time to make its access.
   bool held = false;
-  bool has_forwarded_write = false;
-  bool has_invalidation = false;
 
   [[nodiscard]] bool is_readable() const { return state != State::kInvalid; }
   // Returns whether the copy is exclusive and no other node has one.
