@@ -1,6 +1,8 @@
 """Programs that know nothing of Multigrain, by themselves and under mgrun --binary: they do the same."""
 
+import dataclasses
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -28,6 +30,45 @@ def run(command, **options):
     options.setdefault("stdin", None if "input" in options else subprocess.DEVNULL)
     done = subprocess.run([*command], capture_output=True, check=False, timeout=PATIENCE_S, **options)
     return done.returncode, done.stdout, done.stderr
+
+
+def processes_of(ancestor, program):
+    """The processes that execute that program, and that are the process's children, or theirs."""
+    parents = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                with open(f"/proc/{entry}/stat", encoding="ascii", errors="replace") as file:
+                    parents[int(entry)] = int(file.read().rpartition(")")[2].split()[1])
+            except (FileNotFoundError, ProcessLookupError):
+                pass
+
+    def descends(process):
+        while process in parents and process != ancestor:
+            process = parents[process]
+        return process == ancestor
+
+    def executes(process):
+        try:
+            return os.path.basename(os.readlink(f"/proc/{process}/exe")) == program
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+
+    return [process for process in parents if descends(process) and executes(process)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Memory:
+    """Bytes that a process has: anonymous ones, which are the host's own on several nodes, and all."""
+
+    own: int
+    guests: int
+
+    @classmethod
+    def of(cls, process):
+        with open(f"/proc/{process}/smaps_rollup", encoding="ascii") as file:
+            fields = dict(re.findall(r"^(\w+): +(\d+) kB$", file.read(), re.MULTILINE))
+        return cls(own=int(fields["Pss_Anon"]) << 10, guests=int(fields["Rss"]) << 10)
 
 
 class Guest(unittest.TestCase):
@@ -214,9 +255,47 @@ class OnSeveralNodes(unittest.TestCase):
             self.same(nodes, f"{PROGRAMS}/kernel")
 
     def test_large_guests(self):
-        for nodes, *what in ((2, "areas", "30000"), (1, "areas", "30000"), (2, "sparse", "64"), (4, "sparse", "64"), (2, "dense", "64")):
+        for nodes, *what in (
+            (1, "areas", "30000"),
+            # The system may allow fewer mappings: then the areas are refused as natively.
+            (1, "areas", "100000"),
+            (2, "areas", "100000"),
+            (2, "sparse", "64", "16384"),
+            (4, "sparse", "64", "16384"),
+            (2, "dense", "64"),
+            (2, "threads", "1000"),
+            (2, "all", "64", "30000", "1000"),
+        ):
             self.same(nodes, f"{PROGRAMS}/large", *what)
-        self.same(2, f"{PROGRAMS}/large", "threads", "1000")
+
+    def test_what_large_guests_cost(self):
+        # 64 MiB a node and 1 % of the guest's memory: threads, areas and memory, and pages far from each other.
+        for nodes, *what in ((2, "all", "64", "30000", "1000"), (4, "sparse", "64", "16384"), (2, "sparse", "16", "256")):
+            with self.subTest(nodes=nodes, what=what):
+                guest = self.memory_of(0, *what)[0].guests
+                for node in self.memory_of(nodes, *what):
+                    self.assertLessEqual(node.own, (64 << 20) + guest // 100)
+        # What grows with the guest's memory is 1 % of it, too.
+        small, large = (64 << 20), (512 << 20)
+        of_small, of_large = (self.memory_of(2, "dense", str(size >> 20)) for size in (small, large))
+        for less, more in zip(of_small, of_large, strict=True):
+            self.assertLessEqual(more.own - less.own, (large - small) // 100)
+
+    def memory_of(self, nodes, *what):
+        """What each node of the guest has while that has all of its memory; of 0 nodes, what it has by itself."""
+        hosted = (f"{BIN}/mgrun", "--nodes", str(nodes), "--binary", "--") if nodes != 0 else ()
+        command = (*hosted, f"{PROGRAMS}/large", "measure", *what)
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as run_of_it:
+            lines = 3 if what[0] == "all" else 1
+            for _ in range(lines):
+                self.assertNotEqual(run_of_it.stdout.readline(), b"")
+            time.sleep(0.2)  # The last thread that has ended may still be there.
+            processes = processes_of(run_of_it.pid, "mghost-node") if nodes != 0 else [run_of_it.pid]
+            found = [Memory.of(process) for process in processes]
+            run_of_it.communicate(b"\n", timeout=PATIENCE_S)
+            self.assertEqual(run_of_it.returncode, 0)
+        self.assertEqual(len(found), max(nodes, 1))
+        return found
 
     def test_signals_of_threads(self):
         for nodes in (2, 3):
