@@ -41,12 +41,15 @@ class Copy {
   void* const begin_;
 };
 
-// Copies the pages that are not zero: what was never written stays without memory on either side.
-void copy_written_pages(std::byte* to, const std::byte* from, uint64_t bytes) {
+// Copies the pages that are not zero: what is zero and was never touched stays without memory on either side. A page of
+// initial values need not have been touched: whether the kernel maps it with its neighbours depends on what of the
+// executable is in the page cache.
+void copy_pages(std::byte* to, const std::byte* from, uint64_t bytes) {
   TouchedPages touched;
-  for (uint64_t at = 0; at < bytes; at += kGlobalsPage)
-    if (touched.touched(reinterpret_cast<uintptr_t>(from + at)) && !all_zero(from + at, kGlobalsPage))
-      std::memcpy(to + at, from + at, kGlobalsPage);
+  for (uint64_t at = 0; at < bytes; at += kGlobalsPage) {
+    const bool may_hold_values = is_from_file(from + at) || touched.touched(reinterpret_cast<uintptr_t>(from + at));
+    if (may_hold_values && !all_zero(from + at, kGlobalsPage)) std::memcpy(to + at, from + at, kGlobalsPage);
+  }
 }
 
 }  // namespace
@@ -92,7 +95,7 @@ Status SharedGlobals::share(const Placement& placement) {
 
   uint64_t done = 0;
   for (const Range& part : parts) {
-    copy_written_pages(copy.begin() + done, part.begin, part.length);
+    copy_pages(copy.begin() + done, part.begin, part.length);
     done += part.length;
   }
   map(first);
@@ -100,7 +103,7 @@ Status SharedGlobals::share(const Placement& placement) {
   // libraries: only this library's code runs, which has slots of its own.
   done = 0;
   for (const Range& part : parts) {
-    copy_written_pages(part.begin, copy.begin() + done, part.length);
+    copy_pages(part.begin, copy.begin() + done, part.length);
     done += part.length;
   }
   globals_are_shared();

@@ -1,9 +1,11 @@
 // Globals that are shared (mg_share_globals()): as a program of threads has them. Every kind of variable, written by
 // every processor; one that shares its page with the loader's slots; memory that system calls write; children that the
 // program forks.
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
@@ -24,6 +26,13 @@ char text[100];
 long* block;
 int (*function)(const char*) = nullptr;
 thread_local int own = 5;
+// Several pages of initial values.
+constexpr size_t kNumbers = 20000;
+std::array<unsigned, kNumbers> numbers = [] {
+  std::array<unsigned, kNumbers> made{};
+  for (size_t i = 0; i < kNumbers; ++i) made[i] = static_cast<unsigned>(i * i + 1);
+  return made;
+}();
 
 mg_lock_t lock;
 mg_barrier_t barrier;
@@ -45,6 +54,19 @@ void write_table(unsigned round) {
 
 void check_table(unsigned round) {
   for (size_t i = 0; i < kTable; ++i) REQUIRE(table[i] == expected(i, round));
+}
+
+// Takes the pages of the initial values out of the page tables, as they are if the executable is not in the page cache:
+// the kernel maps such a page when it is touched.
+void leave_numbers_in_the_file() {
+  const auto page = static_cast<uintptr_t>(4096);
+  const uintptr_t begin = (reinterpret_cast<uintptr_t>(numbers.data()) + page - 1) / page * page;
+  const uintptr_t end = reinterpret_cast<uintptr_t>(numbers.data() + kNumbers) / page * page;
+  REQUIRE(madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED) == 0);
+}
+
+void check_numbers() {
+  for (size_t i = 0; i < kNumbers; ++i) REQUIRE(numbers[i] == static_cast<unsigned>(i * i + 1));
 }
 
 void use_system_calls() {
@@ -82,6 +104,7 @@ void slave(void*) {
   REQUIRE(initialised == 42 && zero == 1 && static_local() == 8 && own == 5);
   REQUIRE(library_counter == 12 && library_setting() == 13);
   check_table(1);
+  check_numbers();
   if (mg_nodes() > 1) REQUIRE(mg_share_globals() == (mg_node() == 0 ? -EBUSY : -EPERM));
   REQUIRE(std::strcmp(text, "main was here") == 0 && function("17") == 17);
   own += static_cast<int>(mg_processor());
@@ -139,6 +162,7 @@ int main() {
     REQUIRE(initialised == 42 && table[kTable / 2] == expected(kTable / 2, 1));
     return 0;
   }
+  leave_numbers_in_the_file();
   REQUIRE(mg_share_globals() == 0);
   REQUIRE(mg_share_globals() == 0);
   if (mg_nodes() > 1) fork_a_child();

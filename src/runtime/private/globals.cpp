@@ -155,6 +155,8 @@ struct Program {
   std::array<Interval, kMaxHoles> holes;
   size_t hole_count = 0;
   std::array<Interval, kMaxSegments> segments;
+  // The parts of these that the loader has mapped from files, by whole pages.
+  std::array<Interval, kMaxSegments> from_files;
   size_t segment_count = 0;
   std::array<Range, kMaxRanges> ranges;
   size_t range_count = 0;
@@ -263,6 +265,9 @@ void inspect(Program& program, const Object& object) {
         if ((header.p_flags & PF_W) == 0 || header.p_memsz == 0) break;
         if (program.segment_count == program.segments.size())
           die(1, "the program has more writable segments than Multigrain can copy");
+        program.from_files[program.segment_count] = {
+            begin / kGlobalsPage * kGlobalsPage,
+            (begin + header.p_filesz + kGlobalsPage - 1) / kGlobalsPage * kGlobalsPage};
         program.segments[program.segment_count++] = {begin, begin + header.p_memsz};
         break;
       case PT_GNU_RELRO:
@@ -391,6 +396,13 @@ std::span<const Range> program_globals() {
 std::span<const Range> pages_of_globals() {
   const Program& found = program();
   return {found.pages.data(), found.page_count};
+}
+
+bool is_from_file(const std::byte* page) {
+  const Program& found = program();
+  const auto address = reinterpret_cast<uintptr_t>(page);
+  return std::any_of(found.from_files.begin(), found.from_files.begin() + found.segment_count,
+                     [&](const Interval& part) { return part.begin <= address && address < part.end; });
 }
 
 void globals_are_shared() {

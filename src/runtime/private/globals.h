@@ -66,6 +66,10 @@ inline constexpr size_t kGlobalsPage = 4096;
 // own (see above). Async-signal-safe after the first call of program_globals().
 std::span<const Range> pages_of_globals();
 
+// Returns whether the loader has mapped this page of pages_of_globals() from the executable or a library: then it holds
+// initial values, also if nothing has touched it yet. Async-signal-safe after the first call of program_globals().
+bool is_from_file(const std::byte* page);
+
 // Returns whether the linker has placed `environ` of the C library in one of those pages. Not async-signal-safe.
 bool globals_hold_environment();
 
