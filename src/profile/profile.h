@@ -73,12 +73,12 @@ enum class Counter : uint8_t {
   kRevokes,
   kRevokePages,
   // Synchronisation
-  kReleases,       // releases that found something to release
-  kPagesReleased,  // pages in the delayed update queue then
-  kLocksLocal,     // locks taken that the node held
-  kLocksRemote,    // locks taken that came from another node
+  kReleases,          // releases that found something to release
+  kPagesReleased,     // pages in the delayed update queue then
+  kLocksLocal,        // locks taken that the node held
+  kLocksRemote,       // locks taken that came from another node
   kDeferredReleases,  // unlocks that left their release to when another node wants the lock
-  kBarriers,       // arrivals
+  kBarriers,          // arrivals
   // Lazy release consistency
   kAcquires,  // acquires that had notices to apply
   kNotices,   // notices made; one names consecutive pages

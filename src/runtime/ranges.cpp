@@ -40,7 +40,7 @@ constexpr words::Range types(unsigned first, unsigned end) {
 }
 
 constexpr std::array kWords{words::kTestWords,   words::kNoticeWords, words::kLockWords, words::kFetchWords,
-                            words::kHazardWords, words::kHomeWords,   words::kCondWords,   words::kLockWantedWord};
+                            words::kHazardWords, words::kHomeWords,   words::kCondWords, words::kLockWantedWord};
 static_assert(are_disjoint(kWords) && end_at(kWords, words::kBytes));
 
 constexpr std::array kMessageTypes{

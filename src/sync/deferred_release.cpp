@@ -41,8 +41,7 @@ bool NetworkLocks::defer(Record& record, const SyncHandle& lock) {
   MULTIGRAIN_KNOWS();
   host_.release_own_part();
   const uint64_t held = kHere | kHeld;
-  if (MULTIGRAIN_KEEPS(own_.compare_and_swap(at, held, held | kDeferred) != held))
-    return false;
+  if (MULTIGRAIN_KEEPS(own_.compare_and_swap(at, held, held | kDeferred) != held)) return false;
   MULTIGRAIN_KNOWS();
   record.hand_ons = 0;
   if (!MULTIGRAIN_KEEPS(record.is_listed)) {

@@ -344,8 +344,7 @@ NetworkLocks::Left NetworkLocks::unlock(const SyncHandle& lock) {
     leave(record);
     return Left::kHandedOn;
   }
-  const Left left =
-      !is_wanted && should_defer(record) && defer(record, lock) ? Left::kDeferred : let_go(record, lock);
+  const Left left = !is_wanted && should_defer(record) && defer(record, lock) ? Left::kDeferred : let_go(record, lock);
   if (defers()) serve_wanted();
   return left;
 }
@@ -414,7 +413,8 @@ bool NetworkLocks::forget(const SyncHandle& lock, bool& in_use) {
   const bool is_held_or_asked_for = (now & (kHeld | kDeferred)) == kHeld;
   const uint32_t tickets = record.tickets.load();
   const uint32_t serving = record.serving.load();
-  in_use = is_held_or_asked_for || (options_.intra_node == IntraNodeLock::kTicket ? tickets - serving > 1 : serving != 0);
+  in_use =
+      is_held_or_asked_for || (options_.intra_node == IntraNodeLock::kTicket ? tickets - serving > 1 : serving != 0);
   uint32_t known = record.generation.load();
   do {
     if (known > lock.generation) return false;

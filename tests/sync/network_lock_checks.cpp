@@ -16,8 +16,8 @@ std::string World::check() const {
   // asking.
   const auto asks_anew = [&](unsigned node) {
     return std::ranges::any_of(world.threads, [&](const auto& thread) {
-      return thread->node == node && thread->at == At::kWord &&
-             thread->operation.word == WordOperation::Word::kSlot && thread->operation.node == node && thread->operation.kind == WordOperation::Kind::kSwap &&
+      return thread->node == node && thread->at == At::kWord && thread->operation.word == WordOperation::Word::kSlot &&
+             thread->operation.node == node && thread->operation.kind == WordOperation::Kind::kSwap &&
              thread->operation.value == kHeld;
     });
   };
@@ -85,7 +85,8 @@ void World::serialise(std::vector<uint8_t>& out) const {
         uint64_t{state.is_letting_go()} << 17 | uint64_t{state.listed()} << 32);
   }
   add(world.now.tail | uint64_t{world.now.inside} << 8 | uint64_t{world.now.queued} << 16 |
-      uint64_t{world.now.queue[0]} << 24 | uint64_t{world.now.queue[1]} << 32 | uint64_t{world.now.queue[2]} << 40 | uint64_t{world.now.busy} << 48 | uint64_t{world.now.may_fail} << 56);
+      uint64_t{world.now.queue[0]} << 24 | uint64_t{world.now.queue[1]} << 32 | uint64_t{world.now.queue[2]} << 40 |
+      uint64_t{world.now.busy} << 48 | uint64_t{world.now.may_fail} << 56);
   for (const auto& thread : world.threads) {
     const LockState state = world.state(thread->node);
     const bool is_announced = thread->has_count && state.record().event.changed_since(thread->count);
@@ -186,9 +187,8 @@ std::string refute(Mutant mutant) {
   std::vector<Scenario> all = scenarios();
   // The faults of deferred releases show where releases are deferred only.
   const bool is_of_deferred = mutant >= Mutant::kNoAsking;
-  std::erase_if(all, [&](const Scenario& each) {
-    return (each.deferred != DeferredReleases::kNever) != is_of_deferred;
-  });
+  std::erase_if(all,
+                [&](const Scenario& each) { return (each.deferred != DeferredReleases::kNever) != is_of_deferred; });
   for (Scenario& scenario : all) scenario.mutant = mutant;
   const auto only_outcome = [](const Scenario&) { return std::set<World::Outcome>{{}}; };
   return exploring_driver::refute_and_print<World>(name(mutant), all, only_outcome);

@@ -143,8 +143,8 @@ class WorldHost final : public SyncHost {
 struct NodeState {
   uint64_t slot = 0;
   uint8_t wanted = 0;
-  uint8_t wakes = 0;         // notifications on their way here
-  uint8_t asks = 0;          // messages that ask for the lock, on their way here
+  uint8_t wakes = 0;  // notifications on their way here
+  uint8_t asks = 0;   // messages that ask for the lock, on their way here
   bool is_service_woken = false;
   // These are about the memory: whether the node has seen, and has published, the writes of the last critical section.
   bool has_seen = true;
@@ -175,8 +175,8 @@ struct ThreadState {
   bool has_unsettled = false;  // it has writes in its store buffer
   bool has_count = false;      // it has the count of the event on which it will sleep
   uint8_t pc = 0;
-  uint8_t wait_mark = 0;  // how much it had found when its wait began
-  uint8_t scopes = 0;     // how many scopes it is in at whose ends it forgets
+  uint8_t wait_mark = 0;   // how much it had found when its wait began
+  uint8_t scopes = 0;      // how many scopes it is in at whose ends it forgets
   uint8_t scope_mark = 0;  // how much it had found when the innermost of them began
   // The processor looked at `looked_at` last. `in_vain` is the same if it found nothing there, and has done nothing
   // else since.

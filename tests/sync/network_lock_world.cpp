@@ -197,9 +197,9 @@ uint64_t World::Impl::operate(const WordOperation& operation) {
 uint64_t WordFabric::make(WordOperation::Kind kind, NodeId at, uint64_t offset, uint64_t value, uint64_t expected) {
   World::Impl& world = *g_world;
   using Word = WordOperation::Word;
-  const Word word = offset == words::kLockWanted                         ? Word::kWanted
+  const Word word = offset == words::kLockWanted                   ? Word::kWanted
                     : at == kManager && LockState::is_tail(offset) ? Word::kTail
-                                                                         : Word::kSlot;
+                                                                   : Word::kSlot;
   MG_CHECK(world.is_known(at.value) && (word != Word::kSlot || LockState::is_slot(offset)), at.value, offset);
   const WordOperation operation{.kind = kind, .word = word, .node = at.value, .value = value, .expected = expected};
   // A message arrives. That is no thread's step.
@@ -395,14 +395,13 @@ World::World(const Scenario& scenario) : impl_(std::make_unique<Impl>(scenario))
     NodeOf& node = impl_->nodes[n];
     node.fabric = std::make_unique<WordFabric>(std::move(fabrics[n]));
     node.host = std::make_unique<WorldHost>(n);
-    node.locks = std::make_unique<NetworkLocks>(
-        *node.host, *node.fabric,
-        NetworkLocks::Options{.handoff_bound = scenario.handoff_bound,
-                              .max_locks = 1,
-                              .intra_node = scenario.intra_node,
-                              .deferred = scenario.deferred,
-                              .wake_message = kWakeMessage,
-                              .wanted_message = kWantedMessage});
+    node.locks = std::make_unique<NetworkLocks>(*node.host, *node.fabric,
+                                                NetworkLocks::Options{.handoff_bound = scenario.handoff_bound,
+                                                                      .max_locks = 1,
+                                                                      .intra_node = scenario.intra_node,
+                                                                      .deferred = scenario.deferred,
+                                                                      .wake_message = kWakeMessage,
+                                                                      .wanted_message = kWantedMessage});
   }
   const auto add_thread = [&](unsigned node, bool is_service) {
     impl_->threads.push_back(std::make_unique<Thread>());
@@ -475,16 +474,15 @@ std::string World::in_words(Choice choice) const {
   if (choice >= kWakes) return fmt::format("node {} is notified", choice - kWakes);
   const Thread& thread = *impl_->threads[choice];
   const std::string who =
-      thread.is_service
-          ? fmt::format("the service thread of node {}", thread.node)
-          : fmt::format("processor {} of node {} (operation {})", thread.number, thread.node, thread.pc);
+      thread.is_service ? fmt::format("the service thread of node {}", thread.node)
+                        : fmt::format("processor {} of node {} (operation {})", thread.number, thread.node, thread.pc);
   const LockState state = impl_->state(thread.node);
   const WordOperation& operation = thread.operation;
   switch (thread.at) {
     case At::kRecord:
-      return who + (state.is_tickets(thread.address)   ? " accesses the tickets of its node"
-                    : state.is_serving(thread.address) ? " accesses what is served at its node"
-                    : thread.address == state.list()   ? " accesses the list of deferred locks"
+      return who + (state.is_tickets(thread.address)       ? " accesses the tickets of its node"
+                    : state.is_serving(thread.address)     ? " accesses what is served at its node"
+                    : thread.address == state.list()       ? " accesses the list of deferred locks"
                     : thread.address == state.letting_go() ? " begins or ends to let go of deferred locks"
                                                            : " notifies its node");
     case At::kWord: {
