@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <span>
@@ -39,6 +40,34 @@ class Copy {
  private:
   const uint64_t bytes_;
   void* const begin_;
+};
+
+// A set of pages, outside of the malloc heap: it is used where a program forks or ends.
+class PageSet {
+ public:
+  explicit PageSet(uint64_t pages)
+      : bytes_(pages / 8 + 1),
+        bits_(::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {
+    if (bits_ == MAP_FAILED) die(1, "no memory to remember which shared pages are in use; bytes", bytes_);
+  }
+  ~PageSet() { ::munmap(bits_, bytes_); }
+  PageSet(const PageSet&) = delete;
+  PageSet& operator=(const PageSet&) = delete;
+
+  void add(uint64_t page) { byte(page) |= static_cast<uint8_t>(1u << page % 8); }
+  // Calls visit(page) for each, in ascending order.
+  template <typename Visit>
+  void for_each(Visit&& visit) const {
+    for (uint64_t at = 0; at < bytes_; ++at)
+      for (unsigned rest = byte(at * 8); rest != 0; rest &= rest - 1)
+        visit(at * 8 + static_cast<unsigned>(std::countr_zero(rest)));
+  }
+
+ private:
+  [[nodiscard]] uint8_t& byte(uint64_t page) const { return static_cast<uint8_t*>(bits_)[page / 8]; }
+
+  const uint64_t bytes_;
+  void* const bits_;
 };
 
 // Copies the pages that are not zero: what is zero and was never touched stays without memory on either side. A page of
@@ -151,17 +180,23 @@ void SharedGlobals::on_shared(const Message& message) {
   answered_.notify();
 }
 
-void SharedGlobals::bring_here() {
-  heap_.for_each_touched(region_.base() + first_.value * kGlobalsPage, bytes_of(pages_of_globals()),
-                         [this](const std::byte* page, size_t) {
-                           const PageId id(static_cast<uint64_t>(page - region_.base()) / kGlobalsPage);
-                           static_cast<void>(*static_cast<volatile const std::byte*>(region_.view(id)));
-                         });
+// Reads the pages of [first, first + count) that have been touched, so that this node has them. Which those are is found out
+// before the first one is read: the protocol reads ahead, and so touches further ones.
+void SharedGlobals::bring_here(PageId first, uint64_t count) {
+  PageSet touched(count);
+  const size_t size = region_.page_size();
+  heap_.for_each_touched(region_.base() + first.value * size, count * size, [&](const std::byte* page, size_t) {
+    touched.add(static_cast<uint64_t>(page - region_.base()) / size - first.value);
+  });
+  touched.for_each([&](uint64_t i) {
+    const PageId page(first.value + i);
+    if (heap_.find(page)) static_cast<void>(*static_cast<volatile const std::byte*>(region_.view(page)));
+  });
 }
 
 void SharedGlobals::end() {
   if (!shared_) return;
-  bring_here();
+  bring_here(first_, bytes_of(pages_of_globals()) / kGlobalsPage);
   // Threads of the program may still run, and the protocol for them: it leaves the globals alone from here on.
   rights_.let_others_map();
   for (const Range& part : pages_of_globals()) take_private(part);
@@ -171,12 +206,9 @@ void SharedGlobals::end() {
 // The frame of a page holds what the program may see while the page is readable.
 void SharedGlobals::before_fork() {
   if (copies_all_)
-    heap_.for_each_touched(region_.base(), region_.size(), [this](const std::byte* page, size_t) {
-      const PageId id(static_cast<uint64_t>(page - region_.base()) / region_.page_size());
-      if (heap_.find(id)) static_cast<void>(*static_cast<volatile const std::byte*>(region_.view(id)));
-    });
+    bring_here(PageId(0), region_.page_count());
   else if (shared_)
-    bring_here();
+    bring_here(first_, bytes_of(pages_of_globals()) / kGlobalsPage);
 }
 
 void SharedGlobals::in_forked_child() {

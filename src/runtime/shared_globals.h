@@ -58,8 +58,8 @@ class SharedGlobals {
   // Maps the frames from `first` on where the globals are. Ends the run if the kernel refuses, because the globals are
   // then lost.
   void map(PageId first);
-  // Makes all pages that any node has written readable on this node.
-  void bring_here();
+  // Makes those of the pages that any node has written readable on this node.
+  void bring_here(PageId first, uint64_t count);
   // Puts memory of this process alone, with what this node's frames hold, at the pages' place in the region.
   void take_region_private();
   // Copies the frames of these pages, as far as there are any, to where the first one's copy is to be.
