@@ -11,6 +11,7 @@
 #include "runtime/interpose/syscalls.h"
 #include "runtime/message_types.h"
 #include "runtime/private/touched_pages.h"
+#include "sync/handle.h"
 
 namespace multigrain {
 namespace {
@@ -45,29 +46,19 @@ class Copy {
 // A set of pages, outside of the malloc heap: it is used where a program forks or ends.
 class PageSet {
  public:
-  explicit PageSet(uint64_t pages)
-      : bytes_(pages / 8 + 1),
-        bits_(::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {
-    if (bits_ == MAP_FAILED) die(1, "no memory to remember which shared pages are in use; bytes", bytes_);
-  }
-  ~PageSet() { ::munmap(bits_, bytes_); }
-  PageSet(const PageSet&) = delete;
-  PageSet& operator=(const PageSet&) = delete;
+  explicit PageSet(uint64_t pages) : bytes_(pages / 8 + 1) {}
 
-  void add(uint64_t page) { byte(page) |= static_cast<uint8_t>(1u << page % 8); }
+  void add(uint64_t page) { bytes_[page / 8] |= static_cast<uint8_t>(1u << page % 8); }
   // Calls visit(page) for each, in ascending order.
   template <typename Visit>
   void for_each(Visit&& visit) const {
-    for (uint64_t at = 0; at < bytes_; ++at)
-      for (unsigned rest = byte(at * 8); rest != 0; rest &= rest - 1)
+    for (uint64_t at = 0; at < bytes_.size(); ++at)
+      for (unsigned rest = bytes_[at]; rest != 0; rest &= rest - 1)
         visit(at * 8 + static_cast<unsigned>(std::countr_zero(rest)));
   }
 
  private:
-  [[nodiscard]] uint8_t& byte(uint64_t page) const { return static_cast<uint8_t*>(bits_)[page / 8]; }
-
-  const uint64_t bytes_;
-  void* const bits_;
+  SparseArray<uint8_t> bytes_;
 };
 
 // Copies the pages that are not zero: what is zero and was never touched stays without memory on either side. A page of

@@ -85,7 +85,7 @@ void NetworkLocks::set_wanted(NodeId node) {
 
 void NetworkLocks::serve_wanted() {
   MULTIGRAIN_FORGETS;
-  // A thread that finds another one at it need not wait: that one looks at the word again when it has finished.
+  // If another thread is letting go, the caller need not wait: that thread looks at the word again when it has finished.
   while (MULTIGRAIN_KEEPS(is_wanted()) && MULTIGRAIN_FINDS(&letting_go_, letting_go_.try_lock())) {
     MULTIGRAIN_KNOWS();
     const bool is_served_late = own_.exchange(words::kLockWanted, 0) == kByMessage;
@@ -97,7 +97,7 @@ void NetworkLocks::serve_wanted() {
   }
 }
 
-// If another thread is at it, the caller waits for that one: afterwards no thread of the node releases for a lock that was
+// If another thread is letting go, the caller waits for it: afterwards no thread of the node releases for a lock that was
 // deferred before the call.
 void NetworkLocks::let_go_deferred() {
   {
@@ -109,11 +109,11 @@ void NetworkLocks::let_go_deferred() {
     let_go_all(false);
     MULTIGRAIN_STEP(&letting_go_);
   }
-  // A thread that found the caller at it has gone away.
+  // Another thread that wanted to let go meanwhile has found `letting_go_` taken, and does not wait.
   serve_wanted();
 }
 
-// Lets go of all locks in the list whose records nobody is inside.
+// Lets go of all locks in the list, but for those whose records another thread is inside.
 void NetworkLocks::let_go_all(bool is_served_late) {
   uint32_t listed = MULTIGRAIN_KEEPS(take_list());
   uint32_t entered = 0;

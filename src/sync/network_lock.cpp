@@ -9,6 +9,7 @@
 #include "sync/words.h"
 
 namespace multigrain {
+
 NetworkLocks::NetworkLocks(SyncHost& host, Fabric& fabric, Options options)
     : host_(host),
       fabric_(fabric),

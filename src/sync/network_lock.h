@@ -1,5 +1,6 @@
 // Locks in the network: a node takes and releases them with remote atomics alone, without the help of another node's
 // processors ([GeNIMA], III.A: "system-wide network locks ... without involving remote processors").
+// But a node may be asked for a lock whose release it has deferred (below).
 //
 // Each lock has a word at its manager, the *tail*: 1 + the last node that asked, 0 if none ever did. And it has a word
 // at each node, the *slot*. Nodes queue as processors do in an MCS lock; within a node, processors queue by tickets

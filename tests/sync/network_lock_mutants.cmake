@@ -127,8 +127,8 @@ mutate([[    letting_go_.unlock();
     MULTIGRAIN_KNOWS();
 ]])
 # kQuietEnd
-mutate([[  // A thread that found the caller at it has gone away.
-]] [[  // A thread that found the caller at it has gone away.
+mutate([[  // Another thread that wanted to let go meanwhile has found `letting_go_` taken, and does not wait.
+]] [[  // Another thread that wanted to let go meanwhile has found `letting_go_` taken, and does not wait.
   if (is(Mutant::kQuietEnd)) return;
 ]])
 # kDeferUndrained

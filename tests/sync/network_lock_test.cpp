@@ -6,6 +6,7 @@
 
 #include <array>
 #include <set>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -457,11 +458,6 @@ TEST(DeferralHistory, FollowsHowOftenTheLockIsTakenInOneStay) {
   EXPECT_TRUE(stays.pays());
 }
 
-INSTANTIATE_TEST_SUITE_P(, DeferredRelease, ::testing::Values(IntraNodeLock::kTicket, IntraNodeLock::kTestAndSet),
-                         [](const auto& test) {
-                           return test.param == IntraNodeLock::kTicket ? "Ticket" : "TestAndSet";
-                         });
-
 TEST_P(NetworkLock, HandlesAreUsedAgainWhereverTheLockWasLeft) {
   SyncOptions few = options();
   few.max_locks = 4;
@@ -497,10 +493,13 @@ TEST_P(NetworkLock, MisuseIsNamed) {
                "mg_lock_destroy: the lock is held");
 }
 
-INSTANTIATE_TEST_SUITE_P(, NetworkLock, ::testing::Values(IntraNodeLock::kTicket, IntraNodeLock::kTestAndSet),
-                         [](const auto& test) {
-                           return test.param == IntraNodeLock::kTicket ? "Ticket" : "TestAndSet";
-                         });
+std::string name_of(const ::testing::TestParamInfo<IntraNodeLock>& test) {
+  return test.param == IntraNodeLock::kTicket ? "Ticket" : "TestAndSet";
+}
+
+INSTANTIATE_TEST_SUITE_P(, NetworkLock, ::testing::Values(IntraNodeLock::kTicket, IntraNodeLock::kTestAndSet), name_of);
+INSTANTIATE_TEST_SUITE_P(, DeferredRelease, ::testing::Values(IntraNodeLock::kTicket, IntraNodeLock::kTestAndSet),
+                         name_of);
 
 }  // namespace
 }  // namespace multigrain::testing
