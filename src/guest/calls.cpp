@@ -246,8 +246,10 @@ int multigrain_guest_on_signal(int signal, siginfo_t* info, ucontext_t* context,
     }
     thread->pending_info = *info;
     thread->pending_signal = signal;
+    // No other signal may come until this one is delivered: not SIGILL, SIGFPE and SIGTRAP either, which a process can
+    // send and the guest may have blocked. The host's own instructions die of those in any case.
     sigfillset(&context->uc_sigmask);
-    for (const int fault : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP}) sigdelset(&context->uc_sigmask, fault);
+    for (const int fault : {SIGSEGV, SIGBUS}) sigdelset(&context->uc_sigmask, fault);
     move_if_restartable(registers[REG_RIP]);
     return 0;
   }

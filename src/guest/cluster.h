@@ -26,9 +26,7 @@ class Cluster {
 
   // Returns whether this node is the home.
   [[nodiscard]] virtual bool is_home() const = 0;
-  // These return how many processors the guest has, how many each node of it has, and the number of this node's first.
-  [[nodiscard]] virtual unsigned processors() const = 0;
-  [[nodiscard]] virtual unsigned processors_of_a_node() const = 0;
+  // Returns the number of this node's first processor.
   [[nodiscard]] virtual unsigned first_processor() const = 0;
 
   // Handles a fault of the guest, or of a copy of the host's (entry.h). Returns true if the access can be made again.

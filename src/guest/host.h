@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "base/error.h"
 #include "guest/address_space.h"
 #include "guest/cluster.h"
+#include "guest/processor_files.h"
 #include "guest/processor_masks.h"
 #include "guest/program.h"
 #include "guest/signals.h"
@@ -27,6 +29,9 @@ struct Host {
   Executable executable;                 // its path is absolute and without symbolic links
   std::vector<std::string> environment;  // NAME=VALUE, as the guest was given them
   std::string auxiliary;                 // the guest's auxiliary vector, as bytes
+  // A guest on several nodes is told of these processors, and so are the processes that it forks, which run without the
+  // nodes: they may have counted before. A guest on one node has none here, and is told of the machine's.
+  std::optional<Processors> processors;
   // On several nodes, the home keeps here which processors the guest's threads asked for, and which threads of this
   // process are none of the guest's.
   ProcessorMasks masks;

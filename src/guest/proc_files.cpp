@@ -80,11 +80,6 @@ std::string with_ends(const std::vector<std::string>& texts) {
   return all;
 }
 
-Processors processors_of_guest() {
-  const Cluster& cluster = *host().cluster;
-  return {.all = cluster.processors(), .of_a_node = cluster.processors_of_a_node()};
-}
-
 // Returns the number of the thread that a file is about.
 pid_t thread_of(const Own& own) {
   return own.thread.value_or(gettid());
@@ -97,7 +92,7 @@ uint64_t guests_kilobytes() {
 }
 
 std::string status(const std::string& real, pid_t thread) {
-  const unsigned processors = host().cluster->processors();
+  const unsigned processors = host().processors->all;
   const ProcessorMask mask = host().masks.of(thread, processors);
   std::string text;
   for (std::string_view rest = real; !rest.empty();) {
@@ -164,7 +159,8 @@ std::optional<std::string> file_on_nodes(const std::string& path, const Own& own
   if (own.name == "status") return status(content_of(path), thread_of(own));
   if (own.name == "stat") return stat(content_of(path));
   if (own.name == "statm") return statm(content_of(path));
-  if (own.name == "limits") return limits(content_of(path));
+  // The numbers that the host kept for itself are a forked process's again.
+  if (own.name == "limits" && host().cluster != nullptr) return limits(content_of(path));
   return std::nullopt;
 }
 
@@ -184,7 +180,7 @@ bool may_be_own_file(std::string_view path) {
   };
   // A path that is written in an unusual way is looked at more closely.
   if (path.starts_with(kProc) || path.starts_with("//") || path.starts_with("/./")) return true;
-  return host().cluster != nullptr && (begins_like(kSystem) || begins_like(kDescriptors));
+  return (host().processors && begins_like(kSystem)) || (host().cluster != nullptr && begins_like(kDescriptors));
 }
 
 std::string whole_path(int folder, const std::string& path) {
@@ -214,8 +210,8 @@ std::optional<std::string> real_path(const std::string& path) {
     if ((own->thread && is_host_thread(*own->thread)) || is_hosts_descriptor(own->name)) return std::nullopt;
     return path;
   }
-  if (host().cluster == nullptr) return path;
-  const std::string real = processor_path(path, processors_of_guest());
+  if (!host().processors) return path;
+  const std::string real = processor_path(path, *host().processors);
   return real.empty() ? std::nullopt : std::optional(real);
 }
 
@@ -228,13 +224,12 @@ std::optional<std::string> own_link(const std::string& path) {
 std::optional<std::string> own_file(const std::string& path) {
   Host& state = host();
   const auto own = own_of(path);
-  if (!own) return state.cluster != nullptr ? processor_file(path, processors_of_guest(), &content_of) : std::nullopt;
+  if (!own) return state.processors ? processor_file(path, *state.processors, &content_of) : std::nullopt;
   if (own->name == "maps") return state.space.describe(content_of("/proc/self/maps"));
   if (own->name == "cmdline") return with_ends(state.executable.arguments);
   if (own->name == "environ") return with_ends(state.environment);
   if (own->name == "auxv") return state.auxiliary;
-  return state.cluster != nullptr && !(own->thread && is_host_thread(*own->thread)) ? file_on_nodes(path, *own)
-                                                                                    : std::nullopt;
+  return state.processors && !(own->thread && is_host_thread(*own->thread)) ? file_on_nodes(path, *own) : std::nullopt;
 }
 
 ProcFolder proc_folder(std::string_view path) {

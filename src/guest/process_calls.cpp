@@ -15,6 +15,7 @@
 #include "guest/cluster.h"
 #include "guest/entry.h"
 #include "guest/host.h"
+#include "guest/processor_masks.h"
 #include "guest/threads.h"
 
 namespace multigrain::guest::call {
@@ -43,7 +44,8 @@ long new_thread(Call& call, const New& wanted) {
                           .thread_pointer = wanted.has(CLONE_SETTLS) ? wanted.thread_pointer : call.thread.guest_fs,
                           .parent_tid = wanted.has(CLONE_PARENT_SETTID) ? wanted.parent_tid : 0,
                           .child_tid = wanted.has(CLONE_CHILD_SETTID) ? wanted.child_tid : 0,
-                          .clear_tid = wanted.has(CLONE_CHILD_CLEARTID) ? wanted.child_tid : 0};
+                          .clear_tid = wanted.has(CLONE_CHILD_CLEARTID) ? wanted.child_tid : 0,
+                          .creator = gettid()};
   const BlockedSignals blocked;
   if (host().cluster != nullptr) return host().cluster->start_thread(start, call.thread);
   return start_thread(start, call.thread);
@@ -60,6 +62,7 @@ void begin_child(Call& call, const New& wanted) {
   const pid_t tid = gettid();
   if (wanted.has(CLONE_CHILD_SETTID)) write_guest(wanted.child_tid, tid);
   if (wanted.has(CLONE_SETTLS)) thread.guest_fs = wanted.thread_pointer;
+  begin_forked_process(thread);
   if (wanted.stack != 0) call.context.uc_mcontext.gregs[REG_RSP] = static_cast<greg_t>(wanted.stack);
 }
 
@@ -95,6 +98,8 @@ long new_process(Call& call, const New& wanted) {
     state.space.unlock();
     return saved;
   }
+  state.masks.lock();
+  const pid_t caller = gettid();
   // The C library's fork() also mends its own locks, which another thread of the host may hold.
   const uint64_t special = wanted.flags & ~kByTheHost;
   // With CLONE_PIDFD the kernel stores a descriptor where parent_tid points.
@@ -102,6 +107,8 @@ long new_process(Call& call, const New& wanted) {
   const long child = special == SIGCHLD ? ::fork() : syscall(SYS_clone, special, 0, descriptor, nullptr, 0);
   const long result = child < 0 ? -errno : child;
   if (cluster != nullptr && result == 0) cluster->become_child(saved);
+  if (result == 0) state.masks.become_child(caller, gettid());
+  state.masks.unlock();
   if (cluster != nullptr) cluster->forget_saved_memory(saved);
   state.actions.unlock();
   state.space.unlock();

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <vector>
 
 #include "base/lock_guard.h"
 #include "guest/call_functions.h"
@@ -38,6 +39,14 @@ void ProcessorMasks::forget(pid_t thread) {
   masks_.erase(thread);
 }
 
+void ProcessorMasks::become_child(pid_t before, pid_t now) {
+  auto own = masks_.extract(before);
+  masks_.clear();
+  if (own.empty()) return;
+  own.key() = now;
+  masks_.insert(std::move(own));
+}
+
 namespace {
 
 bool is_caller(const Call& call) {
@@ -47,6 +56,23 @@ bool is_caller(const Call& call) {
 // Returns whether the thread is the guest's. Only the home can say so.
 bool is_own_thread(const Call& call) {
   return is_caller(call) || (call.integer(0) > 0 && tgkill(getpid(), call.integer(0), 0) == 0);
+}
+
+// Has the kernel run a thread of a forked process where its mask allows. Such a process has no nodes, but all cores that
+// mgrun was given; if a mask leaves processors out, the cores stand for the guest's processors in turn. What the process
+// executes inherits this.
+void use_cores(pid_t thread, const ProcessorMask& mask, unsigned processors) {
+  cpu_set_t cores = host().cores_of_processes;
+  if (mask != mask_of_all(processors)) {
+    std::vector<int> numbers;
+    for (int core = 0; core < CPU_SETSIZE; ++core)
+      if (CPU_ISSET(core, &cores)) numbers.push_back(core);
+    if (numbers.empty()) return;
+    CPU_ZERO(&cores);
+    for (unsigned i = 0; i < processors; ++i)
+      if (has(mask, i)) CPU_SET(numbers[i % numbers.size()], &cores);
+  }
+  sched_setaffinity(thread, sizeof cores, &cores);
 }
 
 // Reads the mask of the call, and cuts it to the processors that there are. Returns 0 or -errno.
@@ -73,32 +99,43 @@ int only_processor(const ProcessorMask& mask) {
 
 }  // namespace
 
+void begin_forked_process(ThreadBlock& thread) {
+  const auto& processors = host().processors;
+  if (!processors) return;
+  const ProcessorMask mask = host().masks.of(gettid(), processors->all);
+  thread.processor = only_processor(mask);
+  use_cores(0, mask, processors->all);
+}
+
 namespace call {
 
 long set_processors(Call& call) {
-  const Cluster* const cluster = host().cluster;
-  if (cluster == nullptr) return pass(call);
+  const auto& processors = host().processors;
+  if (!processors) return pass(call);
   const bool is_own = is_caller(call);
   ProcessorMask mask;
-  const long read = read_mask(call, cluster->processors(), mask);
+  const long read = read_mask(call, processors->all, mask);
   long result = read;
-  if (call.thread.away != nullptr)
+  if (call.thread.away != nullptr) {
     result = call_at_home(call);
-  else if (!is_own_thread(call))
+  } else if (!is_own_thread(call)) {
     result = pass(call);
-  else if (result == 0)
-    host().masks.set(call.integer(0) == 0 ? number_of(call.thread) : call.integer(0), mask);
+  } else if (result == 0) {
+    const pid_t thread = call.integer(0) == 0 ? number_of(call.thread) : call.integer(0);
+    host().masks.set(thread, mask);
+    if (host().cluster == nullptr) use_cores(thread, mask, processors->all);
+  }
   if (result == 0 && read == 0 && is_own) call.thread.processor = only_processor(mask);
   return result;
 }
 
 long get_processors(Call& call) {
-  const Cluster* const cluster = host().cluster;
-  if (cluster == nullptr) return pass(call);
+  const auto& processors = host().processors;
+  if (!processors) return pass(call);
   if (call.thread.away != nullptr) return call_at_home(call);
   if (!is_own_thread(call)) return pass(call);
   const pid_t thread = call.integer(0) == 0 ? number_of(call.thread) : call.integer(0);
-  const ProcessorMask mask = host().masks.of(thread, cluster->processors());
+  const ProcessorMask mask = host().masks.of(thread, processors->all);
   const uint64_t needed = mask.size() * sizeof(uint64_t);
   const uint64_t bytes = static_cast<uint32_t>(call.arguments[1]);
   if (bytes < needed || bytes % sizeof(uint64_t) != 0) return -EINVAL;
@@ -106,12 +143,15 @@ long get_processors(Call& call) {
 }
 
 long get_processor(Call& call) {
+  const auto& processors = host().processors;
+  if (!processors) return pass(call);
+  // The answer is a processor of the node that runs the thread, or any in a process without nodes; or, if the thread
+  // wants to be on one alone, that one.
   const Cluster* const cluster = host().cluster;
-  if (cluster == nullptr) return pass(call);
-  // The answer is a processor of the node that runs the thread; or, if the thread wants to be on one alone, that one.
-  const unsigned here = static_cast<unsigned>(std::max(0, sched_getcpu())) % cluster->processors_of_a_node();
-  const uint32_t processor =
-      call.thread.processor >= 0 ? static_cast<uint32_t>(call.thread.processor) : cluster->first_processor() + here;
+  const auto core = static_cast<unsigned>(std::max(0, sched_getcpu()));
+  const unsigned here =
+      cluster != nullptr ? cluster->first_processor() + core % processors->of_a_node : core % processors->all;
+  const uint32_t processor = call.thread.processor >= 0 ? static_cast<uint32_t>(call.thread.processor) : here;
   constexpr uint32_t kMemory = 0;
   if (call.arguments[0] != 0 && !write_guest(call.arguments[0], processor)) return -EFAULT;
   return call.arguments[1] == 0 || write_guest(call.arguments[1], kMemory) ? 0 : -EFAULT;

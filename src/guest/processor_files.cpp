@@ -43,10 +43,6 @@ ProcessorMask mask_of(unsigned first, unsigned count, unsigned all) {
   return mask;
 }
 
-bool has(const ProcessorMask& mask, unsigned processor) {
-  return processor / 64 < mask.size() && (mask[processor / 64] >> (processor % 64) & 1) != 0;
-}
-
 std::string cpuinfo(const std::string& real, const Processors& processors) {
   std::vector<std::vector<std::string_view>> blocks(1);
   for (const std::string_view line : lines_of(real)) {
@@ -128,6 +124,10 @@ std::optional<std::string> node_file(std::string_view name, const Processors& pr
 }
 
 }  // namespace
+
+bool has(const ProcessorMask& mask, unsigned processor) {
+  return processor / 64 < mask.size() && (mask[processor / 64] >> (processor % 64) & 1) != 0;
+}
 
 ProcessorMask mask_of_all(unsigned processors) {
   return mask_of(0, processors, processors);

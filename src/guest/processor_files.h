@@ -18,6 +18,7 @@ struct Processors {
 // A set of processors has one bit for each, the lowest first.
 using ProcessorMask = std::vector<uint64_t>;
 ProcessorMask mask_of_all(unsigned processors);
+bool has(const ProcessorMask& mask, unsigned processor);
 // These write such a set of so many processors as the kernel does: "ff" and "0-7".
 std::string mask_text(const ProcessorMask& mask, unsigned processors);
 std::string list_text(const ProcessorMask& mask, unsigned processors);

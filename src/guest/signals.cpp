@@ -28,6 +28,9 @@ constexpr uint64_t kHidden = bit(SIGSYS) | bit(SIGSEGV) | bit(SIGBUS);
 constexpr uint64_t kNeverBlocked = bit(SIGKILL) | bit(SIGSTOP);
 // While a handler of the host runs, only faults of its own interrupt it.
 constexpr uint64_t kAllButFaults = ~(bit(SIGSEGV) | bit(SIGBUS) | bit(SIGILL) | bit(SIGFPE) | bit(SIGTRAP));
+// Of these the host's handlers need their own. SIGILL, SIGFPE and SIGTRAP can be sent by a process, and must wait then
+// while another signal is taken, since one alone is recorded.
+constexpr uint64_t kAllButFaultsOfPages = ~(bit(SIGSEGV) | bit(SIGBUS));
 
 bool is_address(uint64_t handler) {
   return handler != reinterpret_cast<uint64_t>(SIG_DFL) && handler != reinterpret_cast<uint64_t>(SIG_IGN);
@@ -44,7 +47,7 @@ SystemAction stand_in(int signal, uint64_t guest_flags) {
   return {.handler = reinterpret_cast<uint64_t>(handler_address()),
           .flags = kept | SA_SIGINFO | SA_ONSTACK | SA_NODEFER | kRestorerFlag,
           .restorer = reinterpret_cast<uint64_t>(restorer_address()),
-          .mask = signal == SIGSYS ? 0 : kAllButFaults};
+          .mask = signal == SIGSYS ? 0 : kAllButFaultsOfPages};
 }
 
 // The kernel writes this onto the stack of a handler: struct rt_sigframe of arch/x86/include/asm/sigframe.h.

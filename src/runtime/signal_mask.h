@@ -13,8 +13,14 @@ class AsynchronousSignalsBlocked {
   AsynchronousSignalsBlocked() {
     sigset_t all;
     sigfillset(&all);
-    for (const int fault : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT, SIGSYS}) sigdelset(&all, fault);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
+    for (const int fault : {SIGSEGV, SIGBUS, SIGSYS}) sigdelset(&all, fault);
+    pthread_sigmask(SIG_SETMASK, nullptr, &before_);
+    // These are open as well, so that a crash of the runtime is written down; but not where the calling thread has
+    // blocked them, as the host of a guest has: the guest may hold such a signal that another process sends, and a thread
+    // of the host would take it.
+    for (const int crash : {SIGILL, SIGFPE, SIGTRAP, SIGABRT})
+      if (sigismember(&before_, crash) == 0) sigdelset(&all, crash);
+    pthread_sigmask(SIG_SETMASK, &all, nullptr);
   }
   ~AsynchronousSignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
   AsynchronousSignalsBlocked(const AsynchronousSignalsBlocked&) = delete;

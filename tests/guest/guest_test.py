@@ -473,6 +473,61 @@ print(done, os.path.realpath('/proc/self/exe') in inside[0], os.listdir('/proc/s
                 if shutil.which("nproc"):
                     self.assertEqual(run((*hosted, "nproc"))[1], b"%d\n" % (nodes * each))
 
+    def test_forked_processes_have_the_processors_of_all_nodes(self):
+        # A forked process may have counted processors before the fork, as OpenMP's runtimes have.
+        program = """
+import os, subprocess, threading
+def look(mask):
+    tid = threading.get_native_id()
+    status = dict(line.split(':', 1) for line in open('/proc/thread-self/status'))
+    return [os.sched_getaffinity(0) == os.sched_getaffinity(tid) == mask,
+            os.sysconf('SC_NPROCESSORS_ONLN') == N,
+            sum(line.startswith('processor') for line in open('/proc/cpuinfo')) == N,
+            open('/sys/devices/system/cpu/online').read() == f'0-{N - 1}' + chr(10),
+            open(f'/sys/devices/system/cpu/cpu{N - 1}/topology/physical_package_id').read() == f'{NODES - 1}' + chr(10),
+            not os.path.exists(f'/sys/devices/system/cpu/cpu{N}/topology'),
+            int(status['Cpus_allowed'], 16) == sum(1 << i for i in mask), int(status['Pid']) == tid]
+def in_child(mask):
+    seen = look(mask)
+    less = set(range(1, N))
+    os.sched_setaffinity(0, less)
+    threads = []
+    thread = threading.Thread(target=lambda: threads.extend(look(less)))
+    thread.start(); thread.join()
+    seen += look(less) + threads
+    grandchild = os.fork()
+    if grandchild == 0: os._exit(0 if min(look(less)) else 1)
+    seen.append(os.waitpid(grandchild, 0)[1] == 0)
+    try: os.sched_setaffinity(0, {N})
+    except OSError as error: seen.append(error.errno == 22)
+    # What it executes is no guest, and has as many of the machine's processors as it may use.
+    os.sched_setaffinity(0, {N - 1})
+    seen.append(subprocess.run(['nproc'], capture_output=True).stdout == b'1' + bytes([10]))
+    if not min(seen) or len(seen) != 27: print('wrong', seen, flush=True)
+    return 0 if min(seen) and len(seen) == 27 else 1
+def fork(mask):
+    child = os.fork()
+    if child == 0: os._exit(in_child(mask))
+    done.append(os.waitpid(child, 0)[1])
+done = []
+fork(set(range(N)))
+def away():
+    os.sched_setaffinity(0, {0, N - 1})
+    fork({0, N - 1})
+for _ in range(3):
+    thread = threading.Thread(target=away)
+    thread.start(); thread.join()
+print(done)
+"""
+        if not shutil.which("nproc"):
+            self.skipTest("there is no nproc")
+        for nodes, each in ((2, 1), (3, 2)):
+            with self.subTest(nodes=nodes):
+                command = (sys.executable, "-c", f"N = {nodes * each}\nNODES = {nodes}\n" + program)
+                hosted = (f"{BIN}/mgrun", "--nodes", str(nodes), "--procs-per-node", str(each), "--binary", "--")
+                status, output, message = run((*hosted, *command))
+                self.assertEqual((status, output), (0, b"[0, 0, 0, 0]\n"), message)
+
     def test_programs_at_fixed_addresses(self):
         for kind in ("fixed", "static"):
             self.same(2, f"{PROGRAMS}/signals_{kind}")

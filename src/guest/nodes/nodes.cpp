@@ -133,6 +133,7 @@ CannotExecute Nodes::run(const std::string& path, std::vector<std::string> argum
   Host& state =
       *new (place_of_host()) Host({kLow, Range{begin, guest_.back().end}}, std::move(mappings), node_.config().nodes);
   state.cluster = this;
+  state.processors = processors();
   state.memory_is_shared = true;
   state.traps_all_calls = node_.config().calls == CallsBy::kTrap;
   state.own_threads = threads_beside_this();
@@ -154,9 +155,14 @@ CannotExecute Nodes::run(const std::string& path, std::vector<std::string> argum
   return run_guest(state, path, std::move(arguments), std::move(environment), mask);
 }
 
+Processors Nodes::processors() const {
+  return {.all = node_.config().processors(), .of_a_node = node_.config().processors_per_node};
+}
+
 Status Nodes::begin_away() {
   Host& state = *new (place_of_host()) Host(guest_, nullptr, node_.config().nodes);
   state.cluster = this;
+  state.processors = processors();
   state.memory_is_shared = true;
   // Only the home knows what the guest's areas are, so it alone can change call sites.
   state.traps_all_calls = true;
@@ -484,7 +490,6 @@ void Nodes::become_child(long saved) MG_NO_THREAD_SAFETY_ANALYSIS {
   state.memory_is_shared = false;
   state.has_mappings_of_nodes = true;
   state.own_threads.clear();
-  sched_setaffinity(0, sizeof state.cores_of_processes, &state.cores_of_processes);
   own_descriptors::give_up();
 }
 

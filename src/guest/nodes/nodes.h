@@ -39,8 +39,6 @@ class Nodes final : public Cluster, private HomeHost, private AreaCaches, privat
   Status begin_away();
 
   [[nodiscard]] bool is_home() const override { return node_.config().node == kHome; }
-  [[nodiscard]] unsigned processors() const override { return node_.config().processors(); }
-  [[nodiscard]] unsigned processors_of_a_node() const override { return node_.config().processors_per_node; }
   [[nodiscard]] unsigned first_processor() const override {
     return node_.config().node.value * node_.config().processors_per_node;
   }
@@ -70,6 +68,7 @@ class Nodes final : public Cluster, private HomeHost, private AreaCaches, privat
   void end_sharing_descriptors() override;
 
  private:
+  [[nodiscard]] Processors processors() const;
   struct Arrival {
     uint16_t slot = 0;
     Nanoseconds when = 0;          // in virtual time

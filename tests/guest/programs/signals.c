@@ -61,6 +61,42 @@ static void test_delivery(void) {
   printf("unblocked: %d\n", g_count);
 }
 
+static volatile int g_released[65];
+static void on_release(int signal) {
+  g_released[signal]++;
+}
+
+// Blocked signals stay with the process, and each comes when it alone is released. Those that the processor's faults
+// have are signals like others if a process sends them.
+static void test_releases(void) {
+  static const int kSignals[] = {SIGHUP, SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGUSR1, SIGSEGV, SIGTERM, SIGSYS};
+  enum { kCount = sizeof kSignals / sizeof *kSignals };
+  for (int i = 0; i < kCount; i++) {
+    signal(kSignals[i], on_release);
+    sighold(kSignals[i]);
+  }
+  printf("releases:");
+  for (int round = 0; round < 8; round++) {
+    for (int i = 0; i < kCount; i++) kill(getpid(), kSignals[i]);
+    for (int i = 0; i < kCount; i++) {
+      sigrelse(kSignals[i]);
+      for (int j = 0; j < kCount; j++)
+        if (g_released[kSignals[j]] != round + (j <= i)) printf(" %d wrong at %d", kSignals[j], kSignals[i]);
+    }
+    for (int i = 0; i < kCount; i++) sighold(kSignals[i]);
+  }
+  // The first signal comes, and with it others, of which none is lost.
+  sigset_t none;
+  sigemptyset(&none);
+  for (int i = 0; i < kCount; i++) kill(getpid(), kSignals[i]);
+  sigprocmask(SIG_SETMASK, &none, NULL);
+  for (int i = 0; i < kCount; i++) {
+    printf(" %d", g_released[kSignals[i]]);
+    signal(kSignals[i], SIG_DFL);
+  }
+  printf("\n");
+}
+
 static void test_queue(void) {
   g_count = 0;
   set(SIGRTMIN + 3, on_signal, 0);
@@ -340,6 +376,7 @@ static void catch_sigsys(void) {
 int main(void) {
   setvbuf(stdout, NULL, _IONBF, 0);
   test_delivery();
+  test_releases();
   test_queue();
   test_interrupted_calls();
   test_masks_of_handlers();
