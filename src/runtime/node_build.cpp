@@ -70,12 +70,16 @@ Status Node::build() {
 
   if (Status built = build_protocols(); !built) return built;
 
+  // Processors of one node need no words that other nodes can reach: an uncontended lock is then one atomic, and so is its
+  // unlock. In virtual time, and where the locks inside a node are chosen, runs of one node are compared with runs of
+  // several.
+  const bool locks_are_shared = config_.nodes > 1 || virtual_time::on() || !config_.hlrc.tickets;
   SyncHost& sync_host = *this;
   sync_ = std::make_unique<Sync>(
       sync_host, *fabric_, config_.nodes, config_.processors_per_node,
       SyncOptions{.own_locks = config_.nodes > 1 ? kOwnLocks : 0,
                   .own_conds = config_.nodes > 1 ? kOwnConds : 0,
-                  .network_locks = !config_.traits().has_handlers,
+                  .network_locks = locks_are_shared && !config_.traits().has_handlers,
                   .intra_node = config_.hlrc.tickets ? IntraNodeLock::kTicket : IntraNodeLock::kTestAndSet,
                   .deferred = config_.hlrc.deferred_releases && config_.nodes > 1 && protocol_->may_defer_releases()
                                   ? DeferredReleases::kLearned
