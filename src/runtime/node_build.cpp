@@ -156,8 +156,8 @@ Status Node::build_protocols() {
         "a page protocol (--protocol mgs)",
         checks_.missing, config_.protocol);
   if (!checks_.in_program || config_.nodes > kMaxLineNodes) return {};
-  auto lines =
-      create_line_protocol(config_.protocol_of(Grain::kLine), services, {*line_table_, *hazard_slots_}, config_.model);
+  auto lines = create_line_protocol(config_.protocol_of(Grain::kLine), services, {*line_table_, *hazard_slots_},
+                                    config_.model, config_.prefetch);
   if (!lines) return tl::unexpected(lines.error());
   line_protocol_ = std::move(*lines);
   HomeDirectory& homes = *this;
