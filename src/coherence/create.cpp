@@ -37,10 +37,11 @@ Result<std::unique_ptr<Protocol>> create_page_protocol(const ProtocolTraits& pro
 }
 
 Result<std::unique_ptr<LineMemory>> create_line_protocol(const ProtocolTraits& protocol, const NodeServices& services,
-                                                         const LineServices& lines, MemoryModel model) {
+                                                         const LineServices& lines, MemoryModel model,
+                                                         unsigned prefetch) {
   switch (protocol.kind) {
     case ProtocolKind::kDszoom:
-      return dszoom::Driver::create(services, lines);
+      return dszoom::Driver::create(services, lines, prefetch);
     case ProtocolKind::kShasta: {
       // A store whose check hits would overtake those of its processor that are queued, because checks do not look at
       // the queue. So under tso a store that misses stalls, as under sc (docs/internals/shasta.md).

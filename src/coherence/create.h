@@ -19,10 +19,12 @@ struct ProtocolOptions {
 Result<std::unique_ptr<Protocol>> create_page_protocol(const ProtocolTraits& protocol, const NodeServices& services,
                                                        const ProtocolOptions& options);
 
-// Makes a line protocol, and registers its message handlers, if it has any. Errors: a page protocol; tables that cannot
+// Makes a line protocol, and registers its message handlers, if it has any. `prefetch` is how many pages may be made ready
+// ahead of a thread that touches one after the other for the first time. Errors: a page protocol; tables that cannot
 // be reserved; more nodes than the protocol can have.
 Result<std::unique_ptr<LineMemory>> create_line_protocol(const ProtocolTraits& protocol, const NodeServices& services,
-                                                         const LineServices& lines, MemoryModel model);
+                                                         const LineServices& lines, MemoryModel model,
+                                                         unsigned prefetch);
 
 // Returns the name of a message of any protocol, for reports; nullptr for other types.
 const char* protocol_message_name(MessageType type);

@@ -1,15 +1,23 @@
 #include "coherence/line_driver.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
+
+#include "base/thread_annotations.h"
+#include "profile/virtual_time.h"
 
 namespace multigrain {
 
-LineDriver::LineDriver(const NodeServices& services, const LineServices& lines)
+constinit thread_local RunStreams LineDriver::t_first_touches{};
+
+LineDriver::LineDriver(const NodeServices& services, const LineServices& lines, unsigned most_ahead)
     : services_(services),
       lines_(lines),
       self_(services.fabric.self()),
       view_(reinterpret_cast<uintptr_t>(services.region.base())),
-      shift_(lines.table.line_shift()) {}
+      shift_(lines.table.line_shift()),
+      most_ahead_(std::min(most_ahead, Config::kMaxPrefetch)) {}
 
 bool LineDriver::keeps(uintptr_t address) {
   const PageId page = page_at(address);
@@ -35,6 +43,74 @@ std::optional<Grain> LineDriver::grain_of(PageId page, LinePage& record) {
   record.block_lines.store(static_cast<uint32_t>(block_lines), std::memory_order_relaxed);
   record.grain.store(static_cast<uint8_t>(1 + static_cast<uint8_t>(*grain)), std::memory_order_release);
   return grain;
+}
+
+bool LineDriver::settle_homes(PageId page, LinePage& record, FirstTouches& touches) {
+  const auto settle = [this](PageId which, LinePage& its) {
+    std::optional<NodeId> home = services_.homes.home_of(which);
+    if (!home) home = services_.homes.claim_home(which);
+    if (home) its.home_plus_one.store(static_cast<uint16_t>(home->value + 1), std::memory_order_relaxed);
+    return home.has_value();
+  };
+  if (!settle(page, record)) return false;
+  touches.first = page;
+  touches.pages[0] = &record;
+  touches.count = 1;
+  // With a hazard published the thread waits no longer than it must. In virtual time, first touches cost what they cost
+  // one by one.
+  if (most_ahead_ == 0 || virtual_time::on() || has_published_hazard()) return true;
+  const uint32_t due = t_first_touches.continued_at(page, most_ahead_);
+  if (due == 0) return true;
+  const PageRange stretch = services_.homes.stretch_of(page);
+  for (; touches.count <= due; ++touches.count) {
+    const PageId next = touches.page(touches.count);
+    if (next.value >= pages_.count() || !stretch.contains(next)) break;
+    LinePage& behind = pages_[next];
+    if (behind.touched.load(std::memory_order_relaxed) || grain_of(next, behind) != Grain::kLine ||
+        !settle(next, behind))
+      break;
+    touches.pages[touches.count] = &behind;
+  }
+  return true;
+}
+
+// The thread holds several locks, which it says it does by what it returns.
+bool LineDriver::lock(FirstTouches& touches) MG_NO_THREAD_SAFETY_ANALYSIS {
+  touches.pages[0]->lock.lock();
+  if (touches.pages[0]->touched.load(std::memory_order_relaxed)) {
+    touches.pages[0]->lock.unlock();
+    return false;
+  }
+  uint32_t locked = 1;
+  for (; locked < touches.count; ++locked) {
+    LinePage& behind = *touches.pages[locked];
+    if (!behind.lock.try_lock()) break;
+    if (behind.touched.load(std::memory_order_relaxed)) {
+      behind.lock.unlock();
+      break;
+    }
+  }
+  touches.count = locked;
+  return true;
+}
+
+void LineDriver::make_ready(const FirstTouches& touches) {
+  const size_t page_size = services_.region.page_size();
+  // One call brings all frames into being. If it fails, they come one by one.
+  madvise(services_.region.alias(touches.first), touches.count * page_size, MADV_POPULATE_WRITE);
+  // No other node writes to such a frame before this node has a copy of a line, for which its page must be touched.
+  for (uint32_t i = 0; i < touches.count; ++i)
+    if (home_of(*touches.pages[i]) != self_) fill_with_flags(services_.region.alias(touches.page(i)), page_size);
+  services_.rights.grant_write(touches.first, touches.count);
+  this_profile().count_rights(RightsChange::kGrantWrite, touches.count);
+}
+
+void LineDriver::finish(const FirstTouches& touches) MG_NO_THREAD_SAFETY_ANALYSIS {
+  for (uint32_t i = 0; i < touches.count; ++i) {
+    touches.pages[i]->touched.store(true, std::memory_order_release);
+    touches.pages[i]->lock.unlock();
+  }
+  if (most_ahead_ != 0) t_first_touches.expect(touches.page(touches.count), touches.count);
 }
 
 }  // namespace multigrain

@@ -4,12 +4,16 @@
 // common.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <optional>
 #include <span>
 
+#include "base/config.h"
 #include "coherence/hazard.h"
 #include "coherence/line_frames.h"
 #include "coherence/line_memory.h"
+#include "coherence/run_streams.h"
 #include "memory/sparse_table.h"
 #include "profile/this_thread.h"
 
@@ -24,7 +28,8 @@ class LineDriver : public LineMemory {
   static constexpr uint64_t kReadable = MG_FINE_READABLE;
   static constexpr uint64_t kExclusive = MG_FINE_EXCLUSIVE;
 
-  LineDriver(const NodeServices& services, const LineServices& lines);
+  // `most_ahead` is how many pages behind one that is touched for the first time may be made ready with it; 0: none.
+  LineDriver(const NodeServices& services, const LineServices& lines, unsigned most_ahead);
 
   [[nodiscard]] uint64_t line_of(uintptr_t address) const { return (address - view_) >> shift_; }
   [[nodiscard]] std::atomic<uint64_t>& word(uint64_t line) const { return lines_.table.word(line); }
@@ -39,6 +44,27 @@ class LineDriver : public LineMemory {
   }
   // Returns the grain of the page's memory, which is looked up once; nullopt if the page is not allocated.
   std::optional<Grain> grain_of(PageId page, LinePage& record);
+
+  // Pages that the calling thread touches for the first time together: consecutive, their homes settled, and, from
+  // lock() on, locked and untouched.
+  struct FirstTouches {
+    PageId first;
+    uint32_t count = 0;
+    std::array<LinePage*, 1 + Config::kMaxPrefetch> pages;
+
+    [[nodiscard]] PageId page(uint32_t i) const { return PageId(first.value + i); }
+  };
+  // Settles the home of `page`, which the calling thread touches for the first time, and of the pages behind it that it
+  // will touch next, if it has gone through memory page by page until here. Waits for other nodes, perhaps. Returns
+  // false if the page is not allocated.
+  [[nodiscard]] bool settle_homes(PageId page, LinePage& record, FirstTouches& touches);
+  // Locks them, and keeps of those behind the first as many as are untouched and not locked by another thread. Returns
+  // false, with nothing locked, if another thread has touched the first.
+  [[nodiscard]] bool lock(FirstTouches& touches);
+  // Fills the frames of those that are not at home here with the flag value, and makes all readable and writable.
+  void make_ready(const FirstTouches& touches);
+  // Says that they are touched, and unlocks them.
+  void finish(const FirstTouches& touches);
 
   // Loads from the frame at `from`, if `has_right()`, called with a hazard over the line published, says that the line
   // may be read. Returns whether it did.
@@ -70,6 +96,11 @@ class LineDriver : public LineMemory {
   const uintptr_t view_;
   const unsigned shift_;
   SparseTable<LinePage> pages_;
+
+ private:
+  const unsigned most_ahead_;
+  // Where the thread has touched pages one after the other. Initial-exec, since a fault handler must not allocate.
+  [[gnu::tls_model("initial-exec")]] static constinit thread_local RunStreams t_first_touches;
 };
 
 }  // namespace multigrain

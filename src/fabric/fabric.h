@@ -200,6 +200,11 @@ class Fabric {
   virtual void begin_polling() = 0;
   // The calling thread polls no more. If messages wait and no other thread polls, this wakes the service thread.
   virtual void end_polling() = 0;
+  // The calling thread runs code that looks at pending_messages() every few microseconds, mostly, and polls then: so
+  // senders may leave messages to it for a while before they wake the service thread. The thread says when it goes on to
+  // something else, or to sleep. Where there is no such word this means nothing.
+  virtual void begin_computing() {}
+  virtual void end_computing() {}
   // The service thread alone calls this: it handles messages while there are any, and sleeps when there are none or
   // another thread polls. Returns after handling a message, or after wake_service().
   virtual void serve() = 0;

@@ -77,6 +77,8 @@ class ForwardingFabric : public Fabric {
   void end_batch() override { inner_->end_batch(); }
   void begin_polling() override { inner_->begin_polling(); }
   void end_polling() override { inner_->end_polling(); }
+  void begin_computing() override { inner_->begin_computing(); }
+  void end_computing() override { inner_->end_computing(); }
   void serve() override { inner_->serve(); }
   void wake_service() override { inner_->wake_service(); }
 

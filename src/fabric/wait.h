@@ -73,6 +73,26 @@ struct WaitPolicy {
   uint64_t spin_ticks = 0;
 };
 
+// Whether the calling thread runs a program's code that polls (Fabric::begin_computing). Its waits say when they sleep.
+class Computing {
+ public:
+  static void begin(Fabric& fabric) {
+    if (std::exchange(flag(), true)) return;
+    fabric.begin_computing();
+  }
+  static void end(Fabric& fabric) {
+    if (std::exchange(flag(), false)) fabric.end_computing();
+  }
+  [[nodiscard]] static bool on() { return flag(); }
+
+ private:
+  // Initial-exec, because the fault handler uses it, where a first access must not allocate.
+  static bool& flag() {
+    [[gnu::tls_model("initial-exec")]] static constinit thread_local bool computes = false;
+    return computes;
+  }
+};
+
 // While it lives, the calling thread counts as polling: senders leave the node's messages to it
 // (Fabric::begin_polling). A thread begins a scope before it sends a request that it will wait for: a node that answers
 // at once then finds a thread that polls, and need not wake the service thread.
@@ -84,7 +104,10 @@ class PollingScope {
  public:
   explicit PollingScope(Fabric& fabric) : fabric_(fabric) { fabric_.begin_polling(); }
   ~PollingScope() {
-    if (counted_) fabric_.end_polling();
+    if (counted_)
+      fabric_.end_polling();
+    else if (Computing::on())
+      fabric_.begin_computing();
   }
   PollingScope(const PollingScope&) = delete;
   PollingScope& operator=(const PollingScope&) = delete;
@@ -92,11 +115,13 @@ class PollingScope {
   [[nodiscard]] Fabric& fabric() const { return fabric_; }
   void pause() {
     counted_ = false;
+    if (Computing::on()) fabric_.end_computing();
     fabric_.end_polling();
   }
   void resume() {
     if (counted_) return;
     fabric_.begin_polling();
+    if (Computing::on()) fabric_.begin_computing();
     counted_ = true;
   }
 

@@ -70,12 +70,16 @@ Status Node::build() {
 
   if (Status built = build_protocols(); !built) return built;
 
+  // Processors of one node need no words that other nodes can reach: an uncontended lock is then one atomic, and so is its
+  // unlock. In virtual time, and where the locks inside a node are chosen, runs of one node are compared with runs of
+  // several.
+  const bool locks_are_shared = config_.nodes > 1 || virtual_time::on() || !config_.hlrc.tickets;
   SyncHost& sync_host = *this;
   sync_ = std::make_unique<Sync>(
       sync_host, *fabric_, config_.nodes, config_.processors_per_node,
       SyncOptions{.own_locks = config_.nodes > 1 ? kOwnLocks : 0,
                   .own_conds = config_.nodes > 1 ? kOwnConds : 0,
-                  .network_locks = !config_.traits().has_handlers,
+                  .network_locks = locks_are_shared && !config_.traits().has_handlers,
                   .intra_node = config_.hlrc.tickets ? IntraNodeLock::kTicket : IntraNodeLock::kTestAndSet,
                   .deferred = config_.hlrc.deferred_releases && config_.nodes > 1 && protocol_->may_defer_releases()
                                   ? DeferredReleases::kLearned
@@ -103,6 +107,8 @@ Status Node::build() {
   auto processors = Processors::create(config_, *fabric_, wait_, *this, environment.cpus);
   if (!processors) return tl::unexpected(processors.error());
   processors_ = std::move(*processors);
+  if (line_protocol_ != nullptr && line_protocol_->pending_messages() != nullptr && !virtual_time::on())
+    processors_->expect_polls();
   measured_from_ = virtual_time::on() ? 0 : started_at_;
 
   if (Status installed = install_fault_entry(*region_, *rights_, *protocol_); !installed) return installed;
@@ -152,8 +158,8 @@ Status Node::build_protocols() {
         "a page protocol (--protocol mgs)",
         checks_.missing, config_.protocol);
   if (!checks_.in_program || config_.nodes > kMaxLineNodes) return {};
-  auto lines =
-      create_line_protocol(config_.protocol_of(Grain::kLine), services, {*line_table_, *hazard_slots_}, config_.model);
+  auto lines = create_line_protocol(config_.protocol_of(Grain::kLine), services, {*line_table_, *hazard_slots_},
+                                    config_.model, config_.prefetch);
   if (!lines) return tl::unexpected(lines.error());
   line_protocol_ = std::move(*lines);
   HomeDirectory& homes = *this;

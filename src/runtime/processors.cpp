@@ -137,6 +137,7 @@ void Processors::adopt_main_thread() {
   known_[local.number].has_run = true;
   set_this_profile(local.profile);
   local.profile.start();
+  if (code_polls_) Computing::begin(fabric_);
 }
 
 unsigned Processors::current() const {
@@ -192,6 +193,7 @@ void Processors::run(Local& local) {
     status.function.store(reinterpret_cast<uint64_t>(local.function), std::memory_order_relaxed);
     status.life.store(Life::kRuns, std::memory_order_release);
     if (auto* const before = g_before_function.load(std::memory_order_acquire)) before();
+    if (code_polls_) Computing::begin(fabric_);
     local.function(local.argument);
     pthread_sigmask(SIG_SETMASK, &blocked, nullptr);
     returned(local);
@@ -206,6 +208,7 @@ void Processors::set_before_function(void (*function)()) {
 
 // The program's function has returned. No processor could ever let go of a lock that this one still holds.
 void Processors::returned(Local& local) {
+  Computing::end(fabric_);
   ProcessorStatus& status = *this_status();
   if (status.held.load(std::memory_order_relaxed) != 0)
     die_of_return_with_lock(status.locks[0].lock.load(std::memory_order_relaxed),

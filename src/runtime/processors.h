@@ -82,6 +82,10 @@ class Processors {
   // the program may run there. Called on node 0 before any processor is started.
   void copy_state_once() { copies_once_ = true; }
 
+  // From now on, while a processor runs the program's function, senders may leave messages to it: the code polls
+  // (Fabric::begin_computing). Called before any processor runs.
+  void expect_polls() { code_polls_ = true; }
+
   // Returns the profile of this node's i-th processor.
   [[nodiscard]] ProcessorProfile& profile(unsigned i) { return local_[i].profile; }
 
@@ -138,6 +142,7 @@ class Processors {
   Mutex spawning_;  // one spawn at a time: a state copy takes several messages
 
   bool copies_once_ = false;
+  bool code_polls_ = false;
   std::array<bool, NodeSet::kCapacity> has_copy_ MG_GUARDED_BY(spawning_){};
   // On node 0, the argument with which each node's first processor was started after its copy.
   std::array<const void*, NodeSet::kCapacity> argument_at_copy_ MG_GUARDED_BY(spawning_){};

@@ -55,6 +55,11 @@ struct SyncHandle {
   }
 };
 
+// Returns the manager of the object, where objects are spread over the nodes.
+[[nodiscard]] constexpr NodeId spread(const SyncHandle& handle, unsigned nodes) {
+  return NodeId(static_cast<uint16_t>((handle.creator.value + handle.index) % nodes));
+}
+
 // Address space for a table, all zeroes; it uses memory only for the pages that are touched. It does not come from
 // malloc, because a node's heap is replaced by node 0's at spawn, and because message handlers may not use malloc. The
 // constructor ends the run with a sentence if it cannot reserve the address space.

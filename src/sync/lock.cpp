@@ -134,7 +134,7 @@ void Sync::let_go(const SyncHandle& lock) {
 }
 
 bool Sync::take_network_lock(SyncId id, const SyncHandle& lock, bool only_try) {
-  switch (only_try ? network_locks_->trylock(lock, manager_of(lock)) : network_locks_->lock(lock, manager_of(lock))) {
+  switch (only_try ? network_locks_->trylock(lock) : network_locks_->lock(lock)) {
     case NetworkLocks::Taken::kNot:
       return false;
     case NetworkLocks::Taken::kDestroyed:

@@ -173,7 +173,7 @@ bool NetworkLocks::take_if_here(Record& record, uint64_t at) {
   return true;
 }
 
-NetworkLocks::Taken NetworkLocks::lock(const SyncHandle& lock, NodeId manager) {
+NetworkLocks::Taken NetworkLocks::lock(const SyncHandle& lock) {
   const size_t which = number(lock);
   Record& record = records_[which];
   if (!enter_generation(record, lock)) return Taken::kDestroyed;
@@ -182,13 +182,13 @@ NetworkLocks::Taken NetworkLocks::lock(const SyncHandle& lock, NodeId manager) {
   if (take_if_here(record, slot_at(which))) return Taken::kHere;
   const CallScope call = waits_for_lock(lock.encode().value);
   host_.enter(SyncActivity::kLock);
-  const Taken taken = ask(record, which, manager, false);
+  const Taken taken = ask(record, lock, false);
   record.history.taken_from_elsewhere();
   host_.leave();
   return taken;
 }
 
-NetworkLocks::Taken NetworkLocks::trylock(const SyncHandle& lock, NodeId manager) {
+NetworkLocks::Taken NetworkLocks::trylock(const SyncHandle& lock) {
   const size_t which = number(lock);
   Record& record = records_[which];
   if (!enter_generation(record, lock)) return Taken::kDestroyed;
@@ -196,7 +196,7 @@ NetworkLocks::Taken NetworkLocks::trylock(const SyncHandle& lock, NodeId manager
   if (take_if_here(record, slot_at(which))) return Taken::kHere;
   const CallScope call = waits_for_lock(lock.encode().value);
   host_.enter(SyncActivity::kLock);
-  const Taken taken = ask(record, which, manager, true);
+  const Taken taken = ask(record, lock, true);
   if (taken != Taken::kNot) record.history.taken_from_elsewhere();
   host_.leave();
   if (taken == Taken::kNot) {
@@ -207,8 +207,11 @@ NetworkLocks::Taken NetworkLocks::trylock(const SyncHandle& lock, NodeId manager
 }
 
 // Asks other nodes for the lock, which was not here a moment ago.
-NetworkLocks::Taken NetworkLocks::ask(Record& record, size_t number, NodeId manager, bool only_try) {
-  const uint64_t at = slot_at(number);
+NetworkLocks::Taken NetworkLocks::ask(Record& record, const SyncHandle& lock, bool only_try) {
+  const size_t which = number(lock);
+  const uint64_t at = slot_at(which);
+  // Not computed before: a division costs as much as an atomic.
+  const NodeId manager = spread(lock, fabric_.nodes());
   MULTIGRAIN_KNOWS();
   if (!only_try) {
     // If the lock comes from now on, it is held.
@@ -229,7 +232,7 @@ NetworkLocks::Taken NetworkLocks::ask(Record& record, size_t number, NodeId mana
     }
     MULTIGRAIN_KNOWS();
     if ((old & kHere) == 0 && was_requested) {
-      await_token(record, number, std::nullopt);
+      await_token(record, which, std::nullopt);
       return Taken::kWaited;
     }
     // Another node has taken the lock from here, or it never was here: this node is in no queue.
@@ -242,14 +245,14 @@ NetworkLocks::Taken NetworkLocks::ask(Record& record, size_t number, NodeId mana
     record.requested = false;
     own_.exchange(at, 0);
     // A node cannot leave a queue, so look before joining: joining a queue behind a holder would be for nothing.
-    if (const uint64_t tail = fabric_.fetch_add(manager, SegmentId::kWords, tail_at(number), 0); tail != 0) {
+    if (const uint64_t tail = fabric_.fetch_add(manager, SegmentId::kWords, tail_at(which), 0); tail != 0) {
       MG_CHECK(tail <= fabric_.nodes() && tail != self_.value + 1u, tail);
       const NodeId last(static_cast<uint16_t>(tail - 1));
       const uint64_t theirs = fabric_.fetch_add(last, SegmentId::kWords, at, 0) & ~kFromMask;
       if (theirs != kHere && theirs != (kHere | kHeld | kDeferred)) return Taken::kNot;
     }
   }
-  return join_queue(record, number, manager, only_try);
+  return join_queue(record, which, manager, only_try);
 }
 
 // Joins the queue of nodes. The slot of this node is ready, and the node is in no queue.

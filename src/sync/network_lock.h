@@ -104,8 +104,8 @@ class NetworkLocks {
     kFetched,  // another node had it, unused
     kWaited,   // another node had it and handed it over
   };
-  Taken lock(const SyncHandle& lock, NodeId manager);
-  Taken trylock(const SyncHandle& lock, NodeId manager);
+  Taken lock(const SyncHandle& lock);
+  Taken trylock(const SyncHandle& lock);
 
   enum class Left : uint8_t {
     kNotHeld,
@@ -197,7 +197,7 @@ class NetworkLocks {
   [[nodiscard]] bool others_wait(const Record& record) const;
 
   bool take_if_here(Record& record, uint64_t at);
-  Taken ask(Record& record, size_t number, NodeId manager, bool only_try);
+  Taken ask(Record& record, const SyncHandle& lock, bool only_try);
   Taken join_queue(Record& record, size_t number, NodeId manager, bool only_try);
   // `deferring` is the node that has deferred the lock's release, if one has.
   void await_token(Record& record, size_t number, std::optional<NodeId> deferring);

@@ -115,13 +115,8 @@ const SparseArray<Sync::ServerRecord>& Sync::servers_of(SyncKind kind) const {
   return kind == SyncKind::kCond ? conds_ : kind == SyncKind::kSem ? sems_ : flags_;
 }
 
-uint32_t Sync::limit_of(SyncKind kind) const {
-  return kind == SyncKind::kLock ? options_.max_locks : options_.max_others;
-}
-
 NodeId Sync::manager_of(const SyncHandle& handle) const {
-  if (handle.kind == static_cast<uint8_t>(SyncKind::kSem)) return handle.creator;
-  return NodeId(static_cast<uint16_t>((handle.creator.value + handle.index) % nodes_));
+  return handle.kind == static_cast<uint8_t>(SyncKind::kSem) ? handle.creator : spread(handle, nodes_);
 }
 
 SyncHandle Sync::create(SyncKind kind, uint32_t argument, const char* full) {
@@ -133,14 +128,6 @@ SyncHandle Sync::create(SyncKind kind, uint32_t argument, const char* full) {
   handle.creator = self_;
   handle.argument = argument;
   handle.index = index.value;
-  return handle;
-}
-
-SyncHandle Sync::check(SyncId id, SyncKind kind, const char* bad) const {
-  const SyncHandle handle = SyncHandle::decode(id);
-  if (handle.kind != static_cast<uint8_t>(kind) || handle.creator.value >= nodes_ || handle.index >= limit_of(kind))
-      [[unlikely]]
-    die(1, bad, id.value);
   return handle;
 }
 

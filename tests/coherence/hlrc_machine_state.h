@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "base/spin_lock.h"
-#include "coherence/hlrc/run_streams.h"
+#include "coherence/hlrc/fault_history.h"
 #include "fabric/fabric.h"
 #include "hlrc_scenarios.h"
 #include "node_memory.h"

@@ -308,6 +308,105 @@ TEST_F(ShmThreads, NoSleeperMissesAMessage) {
   for (const Pinger& pinger : pingers) EXPECT_EQ(pinger.answered.load(), kRounds);
 }
 
+// This does the same with processors that compute: senders leave messages to them, and they look for messages, do not
+// look for a while, sleep in waits, and begin and end at random.
+TEST_F(ShmThreads, NoMessageIsForgottenThatIsLeftToProcessors) {
+  constexpr unsigned kPingers = 2;
+  constexpr uint64_t kRounds = 20'000 / kSlower;
+  const ShmJob job(kPingers + 1);
+  const auto answerer = job.attach(kPingers);
+  answerer->set_handler(
+      kPing,
+      [](void* fabric, const Message& message) {
+        MessageHeader answer = message.header;
+        answer.type = kPong;
+        static_cast<ShmFabric*>(fabric)->send(message.from, answer, SendContext::kHandler);
+      },
+      answerer.get());
+  std::atomic<bool> over{false};
+  const Service answers(*answerer);
+  std::vector<std::thread> processors;
+  for (unsigned t = 0; t < 2; ++t) {
+    processors.emplace_back([&, t] {
+      std::mt19937 random(t);
+      while (!over.load()) {
+        Computing::begin(*answerer);
+        for (auto i = random() % 2000; i != 0; --i)
+          if (answerer->pending_messages()->load(std::memory_order_relaxed) != 0) answerer->poll();
+        if (random() % 16 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
+        if (random() % 4 == 0) {
+          PollingScope polling(*answerer);
+          polling.pause();
+          std::this_thread::sleep_for(std::chrono::microseconds(random() % 60));
+          if (random() % 2 == 0) polling.resume();
+        }
+        Computing::end(*answerer);
+        if (random() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 300));
+      }
+    });
+  }
+  struct Pinger {
+    std::unique_ptr<ShmFabric> fabric;
+    std::atomic<uint64_t> answered{0};
+    EventCount event;
+  };
+  std::array<Pinger, kPingers> pingers;
+  std::vector<std::thread> threads;
+  for (unsigned p = 0; p < kPingers; ++p) {
+    pingers[p].fabric = job.attach(p);
+    threads.emplace_back([&pinger = pingers[p], p] {
+      pinger.fabric->set_handler(
+          kPong,
+          [](void* context, const Message& message) {
+            auto& self = *static_cast<Pinger*>(context);
+            self.answered.store(message.header.word[0]);
+            self.event.notify();
+          },
+          &pinger);
+      const Service service(*pinger.fabric);
+      std::mt19937 random(100 + p);
+      Computing::begin(*pinger.fabric);
+      for (uint64_t round = 1; round <= kRounds; ++round) {
+        pinger.fabric->send(NodeId(kPingers), {.type = kPing, .word = {round}}, SendContext::kOrdinary);
+        if (random() % 8 == 0) {
+          // The answer comes while the thread computes, and is seen by a poll, or by the service thread.
+          while (pinger.answered.load() != round)
+            if (random() % 2 == 0) pinger.fabric->poll();
+          continue;
+        }
+        const WaitPolicy policy{random() % 3 == 0 ? 0 : random() % 100'000};
+        wait_until(*pinger.fabric, policy, pinger.event, [&] { return pinger.answered.load() == round; });
+      }
+      Computing::end(*pinger.fabric);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  over.store(true);
+  for (std::thread& thread : processors) thread.join();
+  for (const Pinger& pinger : pingers) EXPECT_EQ(pinger.answered.load(), kRounds);
+}
+
+// A processor that says that it computes, and never polls, keeps no message for ever.
+TEST_F(ShmThreads, MessagesToAProcessorThatNeverPollsAreServed) {
+  const ShmJob job(2);
+  const auto receiver = job.attach(1);
+  std::atomic<uint64_t> last{0};
+  receiver->set_handler(
+      kPing,
+      [](void* context, const Message& message) {
+        static_cast<std::atomic<uint64_t>*>(context)->store(message.header.word[0]);
+      },
+      &last);
+  const Service service(*receiver);
+  receiver->begin_computing();
+  const auto sender = job.attach(0);
+  for (uint64_t round = 1; round <= 200; ++round) {
+    sender->send(NodeId(1), {.type = kPing, .word = {round}}, SendContext::kOrdinary);
+    while (last.load() != round) std::this_thread::yield();
+  }
+  receiver->end_computing();
+}
+
 // This does the same with messages that are not due when they arrive: a thread that leaves must leave a timer behind.
 TEST_F(ShmThreads, NoSleeperMissesAMessageThatIsNotYetDue) {
   constexpr uint64_t kRounds = 2'000 / kSlower;

@@ -600,6 +600,37 @@ static void loop_tiles(unsigned char* memory) {
   for (long n = -2; n < 4; ++n) add_rows(words + 12000, -333, 9, n);
 }
 
+/* Blocks of a matrix. The inner loops' guards test what is known before the nest, in other words than the loops' ends do: the
+ * end of one is half of what its guard tests, that of another is hidden as a long expression. */
+static void add_rows_of(double* to, const double* from, long n, double factor) {
+  for (long i = 0; i < n; ++i) to[i] += factor * from[i];
+}
+__attribute__((noinline)) static void guarded_block(double* to, const double* from, long rows, long columns, long bits,
+                                                    long stride) {
+  const long n = (1L << bits) / 2;
+  for (long k = 0; k < rows; ++k)
+    for (long j = 0; j < columns; ++j) add_rows_of(to + j * stride, from + k * stride, n, 0.25 * (double)(k + j));
+}
+__attribute__((noinline)) static void last_blocks(double* a, long n, long size, long stride) {
+  for (long at = 0; at < n; at += size) {
+    const long rows = at + size > n ? n - at : size;
+    for (long k = 0; k < rows; ++k)
+      for (long j = k + 1; j < rows; ++j)
+        add_rows_of(a + at + (at + j) * stride + k, a + at + (at + k) * stride + k, rows - k - 1, 0.5);
+  }
+}
+static void loop_guards(unsigned char* memory) {
+  double* const a = (double*)memory;
+  double* const b = (double*)(memory + 16384);
+  for (long i = 0; i < 4096; ++i) a[i] = (double)(i % 17);
+  for (long bits = 0; bits < 6; ++bits) guarded_block(a, b, 9, 11, bits, 37);
+  guarded_block(a, b, 0, 5, 4, 32);
+  guarded_block(a, b, 5, 0, 4, 32);
+  guarded_block(a, b, 3, 3, 3, -8 + 16);
+  last_blocks(a, 39, 16, 40);
+  last_blocks(a, 3, 16, 40);
+}
+
 /* --- Loops that use the loop hazard, and arguments that are private in all calls ---------------------------------- */
 
 /* Stores all over the place, some of several words, with calls, inner loops and private memory in between. */
@@ -925,6 +956,7 @@ const struct kernel c_kernels[] = {{"width_8", width_8},
                                    {"loop_short", loop_short},
                                    {"loop_steps", loop_steps},
                                    {"loop_tiles", loop_tiles},
+                                   {"loop_guards", loop_guards},
                                    {"hold_scatter", hold_scatter},
                                    {"hold_between", hold_between},
                                    {"hold_stages", hold_stages},

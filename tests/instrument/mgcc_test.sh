@@ -261,6 +261,25 @@ void sum(long *to, const long *from) { for (long i = 0; from[i] != 0; ++i) *to +
 TEXT
 says "loop.c:1:40" 0 "$bin/mgcc" -g -O2 -fmultigrain-explain -c loop.c
 
+# Nests whose inner loops have guards that are known before run under hazards as a whole.
+cat > nest.c << 'TEXT'
+static void add(double *to, const double *from, long n, double by) { for (long i = 0; i < n; ++i) to[i] += by * from[i]; }
+void halves(double *to, const double *from, long rows, long columns, long bits, long stride) {
+  const long n = (1L << bits) / 2;
+  for (long k = 0; k < rows; ++k)
+    for (long j = 0; j < columns; ++j) add(to + j * stride, from + k * stride, n, 2.0);
+}
+void blocks(double *a, long n, long size, long stride) {
+  for (long at = 0; at < n; at += size) {
+    const long rows = at + size > n ? n - at : size;
+    for (long k = 0; k < rows; ++k)
+      for (long j = 0; j < rows; ++j) add(a + j * stride, a + k * stride + size, rows, 0.5);
+  }
+}
+TEXT
+explained=$("$bin/mgcc" -g -O2 -fmultigrain-explain -c nest.c 2>&1)
+[[ $explained != *"may not run"* ]] || fail "loops with guards that are known before get no hazards: $explained"
+
 says "-static is not possible" 2 "$bin/mgcc" -static main.c part.c
 says "no input files" 1 "$bin/mgcc"
 echo "mgcc test: passed"

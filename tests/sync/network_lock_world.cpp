@@ -126,7 +126,7 @@ void World::Impl::play() {
       ++thread.pc;
       continue;
     }
-    const NetworkLocks::Taken taken = op == Op::kLock ? locks.lock(kLock, kManager) : locks.trylock(kLock, kManager);
+    const NetworkLocks::Taken taken = op == Op::kLock ? locks.lock(kLock) : locks.trylock(kLock);
     forget(0);
     if (taken == NetworkLocks::Taken::kDestroyed) panic("a lock is destroyed that is not");
     const unsigned self = 1u << thread.number;

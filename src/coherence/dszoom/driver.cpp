@@ -26,15 +26,17 @@ uint64_t random_of_thread() {
 
 // --- Start
 
-Driver::Driver(const NodeServices& services, const LineServices& lines) : LineDriver(services, lines) {
+Driver::Driver(const NodeServices& services, const LineServices& lines, unsigned most_ahead)
+    : LineDriver(services, lines, most_ahead) {
   for (auto& slots : slots_of_) slots.store(4, std::memory_order_relaxed);
 }
 
-Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, const LineServices& lines) {
+Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, const LineServices& lines,
+                                               unsigned most_ahead) {
   if (services.fabric.nodes() > kMaxNodes)
     return fail("the protocol dszoom has directory entries for {} nodes, and the machine has {}", kMaxNodes,
                 services.fabric.nodes());
-  std::unique_ptr<Driver> driver(new Driver(services, lines));
+  std::unique_ptr<Driver> driver(new Driver(services, lines, most_ahead));
   auto pages = SparseTable<LinePage>::create(services.region.page_count(), "pages kept coherent by lines");
   if (!pages) return tl::unexpected(pages.error());
   driver->pages_ = std::move(*pages);
@@ -52,26 +54,20 @@ Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, con
 // Handles the first touch of a page at this node. Returns false if the page is not allocated.
 bool Driver::touch(PageId page, LinePage& record) {
   if (record.touched.load(std::memory_order_acquire)) return true;
-  std::optional<NodeId> home = services_.homes.home_of(page);
-  if (!home) home = services_.homes.claim_home(page);
-  if (!home) return false;
-  const LockGuard hold(record.lock);
-  if (record.touched.load(std::memory_order_relaxed)) return true;
-  const size_t page_size = services_.region.page_size();
-  // No other node writes to this frame before this node has a copy of a line, for which the page must be touched.
-  if (*home != self_) fill_with_flags(services_.region.alias(page), page_size);
-  services_.rights.grant_write(page, 1);
-  this_profile().count_rights(RightsChange::kGrantWrite, 1);
-  if (*home == self_) {
+  FirstTouches touches;
+  if (!settle_homes(page, record, touches)) return false;
+  if (!lock(touches)) return true;
+  make_ready(touches);
+  for (uint32_t i = 0; i < touches.count; ++i) {
+    if (home_of(*touches.pages[i]) != self_) continue;
     // The home has every line that no other node has asked for. Compiled stores need to see that in the lines' words.
-    const uint64_t first = page.value << (services_.region.page_shift() - shift_);
-    for (uint64_t line = first; line < first + (page_size >> shift_); ++line) {
+    const uint64_t first = touches.page(i).value * lines_of_page();
+    for (uint64_t line = first; line < first + lines_of_page(); ++line) {
       uint64_t untouched = 0;
       word(line).compare_exchange_strong(untouched, kExclusive, std::memory_order_seq_cst);
     }
   }
-  record.home_plus_one.store(static_cast<uint16_t>(home->value + 1), std::memory_order_relaxed);
-  record.touched.store(true, std::memory_order_release);
+  finish(touches);
   return true;
 }
 

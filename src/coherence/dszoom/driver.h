@@ -36,8 +36,10 @@ struct DriverState;
 
 class Driver final : public LineDriver {
  public:
+  // `most_ahead` is how many pages are made ready ahead of a thread that touches one after the other for the first time.
   // Errors: more nodes than an entry has bits for; tables that cannot be reserved.
-  static Result<std::unique_ptr<Driver>> create(const NodeServices& services, const LineServices& lines);
+  static Result<std::unique_ptr<Driver>> create(const NodeServices& services, const LineServices& lines,
+                                                unsigned most_ahead = 0);
 
   // --- Protocol, for the pages that are kept coherent by lines. The only fault on such a page is its first touch.
   bool on_fault(PageId page, bool is_write) override;
@@ -81,7 +83,7 @@ class Driver final : public LineDriver {
 
   class StepUnderWay;
 
-  Driver(const NodeServices& services, const LineServices& lines);
+  Driver(const NodeServices& services, const LineServices& lines, unsigned most_ahead);
 
   [[nodiscard]] uint64_t frame_offset(uint64_t line) const { return line << shift_; }
   [[nodiscard]] size_t line_size() const { return size_t{1} << shift_; }

@@ -22,7 +22,7 @@
 #include "coherence/hlrc/notice_reader.h"
 #include "coherence/hlrc/opened_around.h"
 #include "coherence/hlrc/prefetch_history.h"
-#include "coherence/hlrc/run_streams.h"
+#include "coherence/hlrc/fault_history.h"
 #include "coherence/hlrc/serial_pages.h"
 #include "coherence/hlrc/shared_work.h"
 #include "coherence/hlrc/transitions.h"

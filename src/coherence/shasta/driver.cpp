@@ -20,7 +20,7 @@ uint64_t store_hazard(uint64_t line) {
 }  // namespace
 
 Driver::Driver(const NodeServices& services, const LineServices& lines, Model model, PagePool payloads)
-    : LineDriver(services, lines), model_(model), payloads_(std::move(payloads)) {}
+    : LineDriver(services, lines, 0), model_(model), payloads_(std::move(payloads)) {}
 
 Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, const LineServices& lines, Model model) {
   if (services.fabric.nodes() > kMaxNodes)

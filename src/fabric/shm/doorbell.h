@@ -7,24 +7,28 @@
 //   pending  a bit a source: the source's ring may hold messages
 //   pollers  how many threads look at `pending` again and again; kWaking: the service thread is being woken
 //   wakes    the futex word of the service thread, which counts the reasons to wake it
+//   computing  how many processors run code that looks at `pending` now and then (polls that mgcc compiles in)
+//   attended   1: the service thread looks at `pending` by itself, at intervals (attention.h)
 //
 // The rules. All operations below are sequentially consistent.
 //
 //   Sender      S1 publishes the message in the ring
 //               S2 sets the source's bit, unless it sees that the bit is set
-//               S3 if it set the bit, no thread clears it, and pollers = 0 (for a microsecond): CAS 0 -> kWaking; the
-//                  thread whose CAS succeeds increments wakes and wakes the service thread
+//               S3 if it set the bit, no thread clears it, and pollers = 0 (for a microsecond), and attended = 0 or
+//                  computing = 0: CAS 0 -> kWaking; the thread whose CAS succeeds increments wakes and wakes the service
+//                  thread
 //   Poller      (any thread in poll(), counted or not)
 //               P1 takes the source's token (or skips the source), P2 clears the bit, P3 drains the ring; if it stops
 //               early (enough for one batch, or the next message is not due) P4 sets the bit again;
 //               P5 gives the token back, P6 if the bit is set does S3
-//   Leaver      (a thread that ends polling)
-//               L1 decrements pollers, L2 if that made it 0 and pending != 0 (or overflow waits) does S3
+//   Leaver      (a thread that ends polling, or computing)
+//               L1 decrements pollers or computing, L2 if that made it 0 and pending != 0 (or overflow waits) does S3
 //   Service     V1 reads wakes; V2 clears kWaking and, if pollers = 0, counts itself; V3 polls until it finds nothing;
 //               V4 decrements pollers; V5 looks: if pollers > 0, or if there is no bit that it could act on, then
 //               V6 sleeps while wakes still has the value from V1. In all other cases it begins again.
 //               "Could act on" leaves out sources whose token is held, and those whose head is not due: for these V6
-//               has a time limit.
+//               has a time limit. Or, V6' sets attended, and sleeps for an interval at most. Before a V6 that has no time
+//               limit it clears attended, if that is set, and begins again.
 //
 // No message is forgotten. The claim: whenever a ring holds a message that is due, some thread is between two of the
 // steps above, or is counted in pollers, or the service thread will leave V6.
@@ -44,6 +48,10 @@
 //       reads pending after its decrement, so it sees the bit: a leaver does S3, which is (a); the service thread
 //       begins again at V5, or has seen a new thread counted there, for which (b) holds again. If kWaking is set at
 //       L1, (a) holds already.
+//   (c) X reads attended = 1. The service thread clears it before it sleeps without a limit, and reads pending afterwards:
+//       so it reads pending after X has set the bit, at the end of an interval or then, and what it does is that of (b). A
+//       processor that goes to sleep has decremented computing before; if X has read the count from before that, the
+//       processor's L2 sees the bit. So a message waits for an interval only if a processor computes.
 // (3) Suppose that V5 leaves a source out. If it does so because the token is held: V5's reading of the token precedes
 //     P5, so P6 sees the bit and reads pollers after V4, which is (a) or (b). If it does so because the head is not
 //     due: the message at the head of a ring stays there until it is due, and no message behind it may pass, so waking
@@ -68,6 +76,8 @@ struct alignas(64) Doorbell {
   std::atomic<uint64_t> pending;
   std::atomic<uint32_t> pollers;
   std::atomic<uint32_t> wakes;
+  std::atomic<uint32_t> computing;
+  std::atomic<uint32_t> attended;
 
   static constexpr uint64_t bit(unsigned source) { return uint64_t{1} << source; }
 
@@ -81,7 +91,7 @@ struct alignas(64) Doorbell {
     for (int i = 0; i < kPatience; ++i) {
       // A processor that polls without being counted may have cleared it, too; it announces what it leaves itself (P6).
       if ((pending.load(std::memory_order_seq_cst) & bit(source)) == 0) return;
-      if (pollers.load(std::memory_order_relaxed) != 0) break;
+      if (pollers.load(std::memory_order_relaxed) != 0 || is_attended()) break;
       cpu_relax();
     }
     wake_unless_polled();
@@ -89,9 +99,14 @@ struct alignas(64) Doorbell {
 
   // Does S3.
   void wake_unless_polled() {
-    if (pollers.load(std::memory_order_seq_cst) != 0) return;
+    if (pollers.load(std::memory_order_seq_cst) != 0 || is_attended()) return;
     uint32_t none = 0;
     if (pollers.compare_exchange_strong(none, kWaking, std::memory_order_seq_cst)) wake();
+  }
+
+  // Returns whether messages may be left to processors that compute.
+  [[nodiscard]] bool is_attended() const {
+    return attended.load(std::memory_order_seq_cst) != 0 && computing.load(std::memory_order_seq_cst) != 0;
   }
 
   // Wakes the service thread whether a thread polls or not: for reasons other than messages.

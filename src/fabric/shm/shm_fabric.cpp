@@ -366,6 +366,7 @@ unsigned ShmFabric::drain(unsigned source, unsigned limit) {
     in.ring.pop();
     ++handled;
   }
+  if (handled != 0) in.drains.store(in.drains.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   if (more) bell_->pending.fetch_or(Doorbell::bit(source), std::memory_order_seq_cst);
   in.token.store(0, std::memory_order_seq_cst);
   if ((bell_->pending.load(std::memory_order_seq_cst) & Doorbell::bit(source)) != 0) bell_->wake_unless_polled();
@@ -405,6 +406,16 @@ void ShmFabric::end_polling() {
     bell_->wake_unless_polled();
 }
 
+void ShmFabric::begin_computing() {
+  bell_->computing.fetch_add(1, std::memory_order_seq_cst);
+}
+
+void ShmFabric::end_computing() {
+  const uint32_t before = bell_->computing.fetch_sub(1, std::memory_order_seq_cst);
+  MG_CHECK(before != 0);
+  if (before == 1 && bell_->pending.load(std::memory_order_seq_cst) != 0) bell_->wake_unless_polled();
+}
+
 Nanoseconds ShmFabric::next_work() {
   Nanoseconds when = kNever;
   for (uint64_t rest = bell_->pending.load(std::memory_order_seq_cst); rest != 0; rest &= rest - 1) {
@@ -434,17 +445,20 @@ void ShmFabric::serve() {
     Nanoseconds when = kNever;
     if (bell_->begin_service()) {
       unsigned handled = 0;
+      const uint64_t drains_of_others = drains() - own_drains_;
       while (const unsigned batch = poll()) {
         handled += batch;
         // A processor that has begun to wait handles the rest itself.
         if ((bell_->pollers.load(std::memory_order_relaxed) & Doorbell::kCount) > 1) break;
       }
+      // Other threads that drain rings at the same time are counted with this one, which is near enough.
+      own_drains_ = drains() - drains_of_others;
       const uint32_t left = bell_->end_polling();
       if (left == 0) when = next_work();
       if (handled != 0) return;
     }
     if (when == kNever) {
-      futex_wait(bell_->wakes, seen, FutexScope::kMachine);
+      sleep_until_woken(seen);
     } else {
       const Nanoseconds now = monotonic_ns();
       if (when > now + kTimerWorthSleeping) {
@@ -453,6 +467,29 @@ void ShmFabric::serve() {
         cpu_relax();
       }
     }
+  }
+}
+
+uint64_t ShmFabric::drains() const {
+  uint64_t sum = 0;
+  for (unsigned source = 0; source < nodes_; ++source) sum += incoming_[source].drains.load(std::memory_order_relaxed);
+  return sum;
+}
+
+void ShmFabric::sleep_until_woken(uint32_t seen) {
+  const uint64_t others = drains() - own_drains_;
+  const Nanoseconds interval = attention_.next(own_drains_ != own_before_, others != others_before_,
+                                               bell_->computing.load(std::memory_order_seq_cst));
+  own_before_ = own_drains_;
+  others_before_ = others;
+  if (interval != 0) {
+    bell_->attended.store(1, std::memory_order_seq_cst);
+    futex_wait(bell_->wakes, seen, FutexScope::kMachine, interval);
+  } else if (bell_->attended.load(std::memory_order_relaxed) != 0) {
+    // A sender that has seen this has not woken the thread, which looks once more.
+    bell_->attended.store(0, std::memory_order_seq_cst);
+  } else {
+    futex_wait(bell_->wakes, seen, FutexScope::kMachine);
   }
 }
 

@@ -15,6 +15,7 @@
 #include "base/mapped_object.h"
 #include "base/spin_lock.h"
 #include "fabric/fabric.h"
+#include "fabric/shm/attention.h"
 #include "fabric/shm/job_memory.h"
 #include "fabric/shm/overflow.h"
 #include "fabric/shm/peer_mappings.h"
@@ -85,6 +86,8 @@ class ShmFabric final : public Fabric, public MappedObject {
 
   void begin_polling() override;
   void end_polling() override;
+  void begin_computing() override;
+  void end_computing() override;
   void serve() override;
   void wake_service() override;
 
@@ -96,6 +99,7 @@ class ShmFabric final : public Fabric, public MappedObject {
   };
   struct alignas(64) Incoming {
     std::atomic<uint32_t> token{0};   // 1: a thread drains this ring
+    std::atomic<uint32_t> drains{0};  // how often messages were found; changed by the thread that drains
     std::atomic<Nanoseconds> due{0};  // when the message at the head will be due; 0: it is due
     RingConsumer ring;
   };
@@ -123,6 +127,9 @@ class ShmFabric final : public Fabric, public MappedObject {
   // Returns when there will be work that no thread does: 0 now, kNever only after a doorbell rings.
   static constexpr Nanoseconds kNever = ~Nanoseconds{0};
   [[nodiscard]] Nanoseconds next_work();
+  [[nodiscard]] uint64_t drains() const;
+  // The service thread has found nothing to do, and `seen` is what it has read of Doorbell::wakes before. Sleeps.
+  void sleep_until_woken(uint32_t seen);
 
   JobMemory job_;
   NodeId self_;
@@ -137,6 +144,12 @@ class ShmFabric final : public Fabric, public MappedObject {
   std::atomic<bool> stop_serving_{false};  // wake_service() was called
   std::atomic<unsigned> first_source_{0};  // first source of the next poll, so that no source starves
   bool precise_timers_ = false;            // the service thread has set its timer slack
+  // Of the service thread: when it may leave messages to processors; how often it has found messages, and it and others had at
+  // its last sleep.
+  Attention attention_;
+  uint64_t own_drains_ = 0;
+  uint64_t own_before_ = 0;
+  uint64_t others_before_ = 0;
   bool carries_arrivals_ = false;
   std::array<Handler, 256> handlers_{};
   std::array<Outgoing, NodeSet::kCapacity> outgoing_;

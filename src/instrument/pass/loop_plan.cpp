@@ -40,8 +40,8 @@ class Planner {
     Plan plan;
     for (BasicBlock* block : loop.blocks()) {
       Loop* const inside = a_.loops.getLoopFor(block);
-      if (inside->getHeader() == block && inside != &loop && !runs_every_iteration(*inside))
-        return no("an inner loop may not run");
+      if (inside->getHeader() == block && inside != &loop && !runs_every_iteration(*inside, loop, plan))
+        return no("an inner loop may not run", block->getTerminator());
       for (Instruction& instruction : *block) {
         if (isa<DbgInfoIntrinsic>(instruction)) continue;
         ++size;
@@ -128,8 +128,9 @@ class Planner {
   // Returns the count of a loop that count() can count.
   const SCEV* count_of(const Loop& loop) { return count(loop)->back_edges; }
 
-  // Tells whether an inner loop runs in every iteration of its parent in which it has iterations.
-  bool runs_every_iteration(const Loop& inner) {
+  // Tells whether an inner loop of `loop` runs in every iteration of its parent in which it has iterations. Adds to the
+  // plan under which condition it does.
+  bool runs_every_iteration(const Loop& inner, const Loop& loop, Plan& plan) {
     const std::optional<Count> counted = count(inner);
     if (!counted || !inner.isLoopSimplifyForm()) return false;
     const BasicBlock* const latch = inner.getParentLoop()->getLoopLatch();
@@ -137,8 +138,13 @@ class Planner {
     if (a_.dominators.dominates(inner.getLoopPreheader(), latch)) return true;
     const BranchInst* const guard = inner.getLoopGuardBranch();
     if (guard == nullptr || !a_.dominators.dominates(guard->getParent(), latch)) return false;
-    // The guard must test the loop's own bounds. If it tests anything else and is false, nothing is known
-    // about the addresses.
+    const bool leads_in = guard->getSuccessor(0) == inner.getLoopPreheader();
+    if (const std::optional<Condition> condition = known_before(*guard->getCondition(), leads_in, loop)) {
+      plan.conditions.push_back(*condition);
+      return true;
+    }
+    // A guard that is not known before must test the loop's own bounds. If it tests anything else and is false, nothing
+    // is known about the addresses.
     const auto* const compare = dyn_cast<ICmpInst>(guard->getCondition());
     if (compare == nullptr || !compare->getOperand(0)->getType()->isIntegerTy()) return false;
     SmallPtrSet<const SCEV*, 8> unknown;
@@ -148,12 +154,37 @@ class Planner {
         return false;
       });
     };
-    collect(counted->back_edges, [&](const SCEV* part) { unknown.insert(part); });
+    collect(counted->back_edges, [&](const SCEV* part) {
+      unknown.insert(part);
+      // The guard stands outside of the loop, and tests the value that freeze_inputs() (loops.cpp) has hidden.
+      const auto* const value = dyn_cast<SCEVUnknown>(part);
+      if (auto* const hidden = value == nullptr ? nullptr : dyn_cast<FreezeInst>(value->getValue()))
+        collect(a_.evolution.getSCEV(hidden->getOperand(0)), [&](const SCEV* within) { unknown.insert(within); });
+    });
     bool related = false;
     for (const Value* operand : {compare->getOperand(0), compare->getOperand(1)})
       collect(a_.evolution.getSCEV(const_cast<Value*>(operand)),
               [&](const SCEV* part) { related |= unknown.contains(part); });
     return related;
+  }
+
+  // Returns what has to be tested before `loop` to know that the condition is `wanted` in all of its iterations, or
+  // nothing if that cannot be known before.
+  std::optional<Condition> known_before(Value& condition, bool wanted, const Loop& loop) {
+    const auto is_known = [&](const SCEV* side) {
+      return !isa<SCEVCouldNotCompute>(side) && a_.evolution.isAvailableAtLoopEntry(side, &loop);
+    };
+    if (const auto* const compare = dyn_cast<ICmpInst>(&condition)) {
+      Type* const type = compare->getOperand(0)->getType();
+      if (!a_.evolution.isSCEVable(type)) return {};
+      const SCEV* const left = a_.evolution.getSCEV(compare->getOperand(0));
+      const SCEV* const right = a_.evolution.getSCEV(compare->getOperand(1));
+      if (!is_known(left) || !is_known(right)) return {};
+      return Condition{wanted ? compare->getPredicate() : compare->getInversePredicate(), left, right};
+    }
+    const SCEV* const whole = a_.evolution.getSCEV(&condition);
+    if (!is_known(whole)) return {};
+    return Condition{CmpInst::ICMP_EQ, whole, a_.evolution.getConstant(whole->getType(), wanted ? 1 : 0)};
   }
 
   // Tells whether hazards may be published across the instruction. Adds the memory of an access that may be

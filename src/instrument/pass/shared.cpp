@@ -45,13 +45,24 @@ bool is_private_object(const Value* object) {
 }
 
 // Tells whether the name is that of a mathematical function of the C library, or of its form for float or long double.
+// Those that store results by pointers (frexp, modf, remquo, sincos) are not among them.
 bool is_mathematical(StringRef name) {
-  static const StringSet<> names = {"sin",  "cos",  "tan",   "asin",  "acos",  "atan",   "atan2", "sinh",     "cosh",
-                                    "tanh", "exp",  "exp2",  "expm1", "log",   "log2",   "log10", "log1p",    "pow",
-                                    "sqrt", "cbrt", "hypot", "fabs",  "floor", "ceil",   "round", "trunc",    "fmod",
-                                    "fmin", "fmax", "fdim",  "erf",   "erfc",  "lround", "rint",  "nearbyint"};
+  static const StringSet<> names = {
+      "sin",       "cos",       "tan",    "asin", "acos",      "atan",    "atan2", "sinh",   "cosh",    "tanh",
+      "asinh",     "acosh",     "atanh",  "exp",  "exp2",      "exp10",   "expm1", "log",    "log2",    "log10",
+      "log1p",     "logb",      "ilogb",  "pow",  "sqrt",      "cbrt",    "hypot", "fabs",   "floor",   "ceil",
+      "round",     "trunc",     "fmod",   "fmin", "fmax",      "fdim",    "fma",   "erf",    "erfc",    "tgamma",
+      "lround",    "lrint",     "llrint", "rint", "nearbyint", "llround", "ldexp", "scalbn", "scalbln", "copysign",
+      "nextafter", "remainder", "j0",     "j1",   "jn",        "y0",      "y1",    "yn"};
   if (names.contains(name)) return true;
   return (name.ends_with("f") || name.ends_with("l")) && names.contains(name.drop_back());
+}
+
+// Tells whether the name is that of a function of the C library that gives out random numbers from a state of the
+// library's own, and does nothing else. Some take a lock, which no thread holds for longer than such a call lasts.
+bool is_random(StringRef name) {
+  static const StringSet<> names = {"rand", "random", "drand48", "lrand48", "mrand48"};
+  return names.contains(name);
 }
 
 }  // namespace
@@ -109,7 +120,8 @@ bool is_harmless_call(const CallBase& call) {
   }
   if (is_call_of(call, kPrivateMark) || is_call_of(call, kSharedMark)) return true;
   const Function* const callee = call.getCalledFunction();
-  return callee != nullptr && callee->isDeclaration() && is_mathematical(callee->getName());
+  return callee != nullptr && callee->isDeclaration() &&
+         (is_mathematical(callee->getName()) || is_random(callee->getName()));
 }
 
 bool is_short_copy(const CallBase& call) {

@@ -8,7 +8,7 @@
 
 #include "base/ids.h"
 
-namespace multigrain::hlrc {
+namespace multigrain {
 
 // A few streams, since programs go through several arrays at once. A stream is where the processor will fault next if it
 // goes on, and how many pages it has last got at once. For one processor; a value that is all zero at the beginning.
@@ -43,12 +43,4 @@ class RunStreams {
   uint32_t oldest_ = 0;
 };
 
-// The faults of a processor, as far as they tell what it will need next.
-struct FaultHistory {
-  PageId last_fetch{UINT64_MAX - 1};  // the page of the last fault that fetched
-  RunStreams reads, writes;
-
-  RunStreams& of(bool is_write) { return is_write ? writes : reads; }
-};
-
-}  // namespace multigrain::hlrc
+}  // namespace multigrain
