@@ -25,7 +25,7 @@ Judge::Judge(Fabric& fabric, const Machine& machine, std::unique_ptr<Places> pla
       sections_(fabric.nodes(), kSectionBytes),
       window_(kAccesses),
       suspects_(kPages),
-      reports_(*places_, machine.region, machine.processors_per_node) {
+      reports_(*places_, machine.region) {
   for (uint16_t n = 0; n < fabric.nodes(); ++n) readers_.push_back(std::make_unique<StreamReader>(fabric, NodeId(n)));
 }
 

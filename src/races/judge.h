@@ -27,7 +27,6 @@ class Judge {
   struct Machine {
     uint64_t region = 0;  // the address of the shared region
     unsigned page_shift = 0;
-    unsigned processors_per_node = 1;
   };
   Judge(Fabric& fabric, const Machine& machine, std::unique_ptr<Places> places);
 

@@ -76,7 +76,7 @@ std::string Reports::add(const Access& earlier, const Access& later, const Secti
     return {};
   }
   const std::string block = places_.block(base_ + at);
-  const std::string text = fmt::format(
+  std::string text = fmt::format(
       "multigrain: data race at {:#x}{}{}:\n"
       "  {}\n"
       "    in {};\n"

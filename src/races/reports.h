@@ -19,8 +19,7 @@ class Reports {
   static constexpr size_t kMostPairs = 256;
 
   // `base` is the address of the shared region. `places` outlives this object.
-  Reports(Places& places, uint64_t base, unsigned processors_per_node)
-      : places_(places), base_(base), processors_per_node_(processors_per_node) {}
+  Reports(Places& places, uint64_t base) : places_(places), base_(base) {}
 
   // Two accesses race. Returns what to tell the user now: lines with newlines, or nothing.
   std::string add(const Access& earlier, const Access& later, const SectionTable& sections);
@@ -48,7 +47,6 @@ class Reports {
 
   Places& places_;
   const uint64_t base_;
-  const unsigned processors_per_node_;
   std::map<std::pair<std::string, std::string>, Pair> pairs_;
   std::map<std::pair<uint64_t, uint64_t>, std::string> names_;  // of places that were looked up before
   std::map<std::pair<std::string, std::string>, Unplaced> unplaced_;

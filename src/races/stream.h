@@ -99,7 +99,7 @@ class StreamReader {
 
 template <typename Visit>
 bool StreamReader::read(Visit&& visit) {
-  std::span<const uint64_t> words = fetch();
+  const std::span<const uint64_t> words = fetch();
   if (words.empty()) return false;
   size_t taken = 0;
   while (taken < words.size()) {

@@ -147,8 +147,7 @@ Status Node::build_protocols() {
       judge_ =
           std::make_unique<races::Judge>(*fabric_,
                                          races::Judge::Machine{.region = reinterpret_cast<uint64_t>(region_->base()),
-                                                               .page_shift = region_->page_shift(),
-                                                               .processors_per_node = config_.processors_per_node},
+                                                               .page_shift = region_->page_shift()},
                                          module.places(*node_status()));
   }
   auto pages = create_page_protocol(config_.protocol_of(Grain::kPage), services,

@@ -22,7 +22,7 @@ class NumberedPlaces final : public Places {
 class Told : public testing::Test {
  protected:
   NumberedPlaces places;
-  Reports reports{places, 0x1000, 1};
+  Reports reports{places, 0x1000};
   SectionTable sections{2, 1 << 12};
 
   static Access access(uint16_t node, uint64_t pc, bool is_write, uint64_t address = 64) {

@@ -30,9 +30,9 @@ class PlacesOfThisProcess final : public Places {
   Symbols symbols_;
 };
 
-const Module kModule{.decode = &decode_instruction, .places = [](const NodeStatus& own) -> std::unique_ptr<Places> {
-                       return std::make_unique<PlacesOfThisProcess>(own);
-                     }};
+constexpr Module kModule{.decode = &decode_instruction, .places = [](const NodeStatus& own) -> std::unique_ptr<Places> {
+                           return std::make_unique<PlacesOfThisProcess>(own);
+                         }};
 
 }  // namespace
 }  // namespace multigrain::races
