@@ -75,7 +75,7 @@ compile_together(10 multigrain_launch)
 # ones.
 compile_together(7 multigrain_module_ucx)
 compile_together(8 multigrain_base multigrain_fabric multigrain_sync multigrain_shasta multigrain_memory
-  multigrain_heap multigrain_hlrc multigrain_mgs multigrain_report multigrain_trace_model multigrain_trace_format
+  multigrain_heap multigrain_hlrc multigrain_mgs multigrain_races multigrain_report multigrain_trace_model multigrain_trace_format
   multigrain_trace_import multigrain_trace_record)
 compile_together(10 multigrain_guest)
 compile_alone(multigrain_guest entry.cpp gates.cpp)

@@ -164,6 +164,40 @@ Result<StatsTarget> parse_stats(std::string_view text) {
   return target;
 }
 
+namespace {
+
+Status validate_races(const Config& config) {
+  if (config.nodes < 2)
+    return fail(
+        "--races finds races between nodes, and the run has one: --nodes 2 has two processors on two nodes (--nodes or "
+        "MULTIGRAIN_NODES)");
+  if (config.traits().kind != ProtocolKind::kHlrc)
+    return fail("--races needs the protocol hlrc, and {} was asked for (--protocol or MULTIGRAIN_PROTOCOL)",
+                config.protocol);
+  if (config.clock == ClockKind::kVirtual)
+    return fail(
+        "--races and virtual time exclude each other: the emulated machine would pay for the search (--clock or "
+        "MULTIGRAIN_CLOCK)");
+  if (!config.hlrc.against_races.empty())
+    return fail("--races sees each page's accesses alone, so it excludes {} (--hlrc or MULTIGRAIN_HLRC)",
+                config.hlrc.against_races);
+  if (config.prefetch_given && config.prefetch != 0)
+    return fail(
+        "--races sees each page's accesses alone, so it excludes --prefetch {} (--prefetch or MULTIGRAIN_PREFETCH)",
+        config.prefetch);
+  return {};
+}
+
+}  // namespace
+
+void settle_races(Config& config) {
+  config.prefetch = 0;
+  config.hlrc.fetch_ahead = 0;
+  config.hlrc.runs = false;
+  config.hlrc.updates = false;
+  config.hlrc.deferred_releases = false;
+}
+
 Status validate(const Config& config) {
   if (config.nodes < 1 || config.nodes > Config::kMaxNodes)
     return fail("the number of nodes is {}; it must be from 1 to {} (--nodes or MULTIGRAIN_NODES)", config.nodes,
@@ -210,6 +244,8 @@ Status validate(const Config& config) {
     return fail(
         "virtual time emulates the whole machine on this one, so it needs fabric shm and no hosts (--clock or "
         "MULTIGRAIN_CLOCK)");
+  if (config.races)
+    if (Status races = validate_races(config); !races) return races;
   if (config.home == HomePolicy::kNode)
     return fail("the default home is one node; it must be auto, interleaved, blocked or first-touch (MULTIGRAIN_HOME)");
   if (config.node.value >= config.nodes)
@@ -301,6 +337,7 @@ Result<Config> config_from_environment() {
         "MULTIGRAIN_NODES is {}, but nothing started the other nodes; start the program with mgrun --nodes {}, or "
         "unset the variable to run as one node",
         config.nodes, config.nodes);
+  if (config.races) settle_races(config);
   return config;
 }
 

@@ -96,11 +96,13 @@ struct Config {
   std::string stats_file;                                // empty: standard error
   std::optional<HomePolicy> home;                        // MULTIGRAIN_HOME; nullopt (auto): as the protocol prefers
   unsigned prefetch = 16;                                // MULTIGRAIN_PREFETCH: most pages read ahead; 0: none
+  bool prefetch_given = false;                           // the default may change with other options
   ClockKind clock = ClockKind::kWall;                    // MULTIGRAIN_CLOCK: wall or virtual
   ClockScale clock_scale;                                // MULTIGRAIN_CLOCK_SCALE: virtual time per CPU time
   Nanoseconds skew = 20'000;                             // MULTIGRAIN_SKEW: virtual time between processors
   HlrcOptions hlrc;                                      // MULTIGRAIN_HLRC
   bool check = false;                                    // MULTIGRAIN_CHECK: 0 or 1; names mistakes in porting
+  bool races = false;                                    // MULTIGRAIN_RACES: 0 or 1; names data races
   bool verbose = false;                                  // MULTIGRAIN_VERBOSE: 0 or 1
   FabricKind fabric = FabricKind::kShm;                  // MULTIGRAIN_FABRIC: shm or ucx
   std::string interface;                                 // MULTIGRAIN_INTERFACE: network device; empty: UCX's choice
@@ -121,7 +123,7 @@ struct Config {
   // messages, elsewhere. It is the same on every node. validate() must have accepted the name.
   [[nodiscard]] const ProtocolTraits& traits() const {
     if (protocol != kAutomaticProtocol) return *find_protocol(&ProtocolTraits::name, protocol);
-    return *find_protocol(&ProtocolTraits::kind, shares_memory() ? ProtocolKind::kHlrc : ProtocolKind::kMgs);
+    return *find_protocol(&ProtocolTraits::kind, shares_memory() || races ? ProtocolKind::kHlrc : ProtocolKind::kMgs);
   }
   // Returns the protocol of allocations that want pages, or, in a program that has compiled checks, of those that want
   // lines.
@@ -155,6 +157,9 @@ std::vector<std::string> unknown_variables(bool of_launcher);
 // is set to the empty string is an error too: it is more often a typing mistake in a script than a wish for the
 // default.
 Result<Config> config_from_environment();
+
+// Sets what a run with --races needs: each page is granted at a fault alone, and releases happen where the program makes them.
+void settle_races(Config& config);
 
 // Makes the checks that mgrun and config_from_environment share: ranges, powers of two, known names. The error's
 // sentence names the option of mgrun and the variable.

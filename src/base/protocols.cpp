@@ -48,6 +48,7 @@ Result<HlrcOptions> parse_hlrc(std::string_view text) {
     if (item.starts_with(kFetchAhead)) {
       if (const auto pages = parse_whole(item.substr(kFetchAhead.size()), HlrcOptions::kMaxFetchAhead)) {
         options.fetch_ahead = static_cast<unsigned>(*pages);
+        if (*pages != 0) options.against_races = item;
         continue;
       }
     } else if (item == "coalesce=on" || item == "coalesce=off") {
@@ -64,12 +65,15 @@ Result<HlrcOptions> parse_hlrc(std::string_view text) {
       continue;
     } else if (item == "runs=on" || item == "runs=off") {
       options.runs = item == "runs=on";
+      if (options.runs) options.against_races = item;
       continue;
     } else if (item == "updates=on" || item == "updates=off") {
       options.updates = item == "updates=on";
+      if (options.updates) options.against_races = item;
       continue;
     } else if (item == "releases=deferred" || item == "releases=at-once") {
       options.deferred_releases = item == "releases=deferred";
+      if (options.deferred_releases) options.against_races = item;
       continue;
     }
     return fail(

@@ -120,6 +120,9 @@ struct HlrcOptions {
   bool updates = true;
   // "releases=deferred|at-once": an unlock may leave the end of the interval to when another node wants the lock.
   bool deferred_releases = true;
+
+  // The last item of a list that asks for what mgrun --races must switch off.
+  std::string against_races;
 };
 // Reads a list such as "fetch-ahead=0,coalesce=off,lock=test-and-set,barrier=leader".
 Result<HlrcOptions> parse_hlrc(std::string_view text);

@@ -54,6 +54,11 @@ Status read_stats(std::string_view name, std::string_view text, Config& config) 
   return {};
 }
 
+Status read_prefetch(std::string_view name, std::string_view text, Config& config) {
+  config.prefetch_given = true;
+  return whole<&Config::prefetch, 0, Config::kMaxPrefetch>(name, text, config);
+}
+
 Status read_node(std::string_view name, std::string_view text, Config& config) {
   const std::optional<uint64_t> number = parse_whole(text, Config::kMaxNodes - 1);
   if (!number) return fail("{} is '{}'; it must be a whole number from 0 to {}", name, text, Config::kMaxNodes - 1);
@@ -140,12 +145,15 @@ constexpr Setting kSettings[] = {
      "default home of pages: interleaved, blocked or first-touch; auto (default) is first-touch under hlrc, whose homes "
      "follow the writers, and interleaved under the other protocols",
      "auto,interleaved,blocked,first-touch"},
-    {"MULTIGRAIN_PREFETCH", Scope::kRun, whole<&Config::prefetch, 0, Config::kMaxPrefetch>, "--prefetch", "PAGES",
+    {"MULTIGRAIN_PREFETCH", Scope::kRun, read_prefetch, "--prefetch", "PAGES",
      "pages read ahead of a processor that faults on one page after the other (default 16; 0: none)"},
     {"MULTIGRAIN_STATS", Scope::kRun, read_stats, "--stats", "FORMAT",
      "where the time went: none (default), text[:FILE] or json[:FILE]"},
     {"MULTIGRAIN_VERBOSE", Scope::kRun, whole<&Config::verbose, 0, 1>, "--verbose", nullptr,
      "say what is started and how"},
+    {"MULTIGRAIN_RACES", Scope::kRun, whole<&Config::races, 0, 1>, "--races", nullptr,
+     "name data races between nodes, under hlrc: both accesses, with their lines; the exit status is then 66, if the "
+     "program's is 0"},
     {"MULTIGRAIN_CHECK", Scope::kRun, whole<&Config::check, 0, 1>, "--check", nullptr,
      "name mistakes in porting: globals that another node than 0 writes, processors that are never started"},
     // A launcher sets these for each node.

@@ -68,6 +68,15 @@ class HomeDirectory {
   }
 };
 
+// Learns what this node has written (mgrun --races).
+class WriteObserver {
+ public:
+  virtual ~WriteObserver() = default;
+  // The node has written the bytes of a frame that differ from the twin, since it has made the twin, and is about to release
+  // them. No thread writes the frame meanwhile. Called with locks of pages held; it must touch neither view nor protocol.
+  virtual void on_diff(PageId page, const std::byte* frame, std::byte* twin) = 0;
+};
+
 // A protocol of this node works with these services. All of them outlive the protocol.
 struct NodeServices {
   Fabric& fabric;
@@ -75,6 +84,8 @@ struct NodeServices {
   AccessRights& rights;
   HomeDirectory& homes;
   WaitPolicy wait;
+  // nullptr: nobody wants to know. Only hlrc tells.
+  WriteObserver* writes = nullptr;
 };
 
 // A protocol decides the access rights of one node, and moves data. A line protocol is a Protocol as well

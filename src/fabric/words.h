@@ -21,7 +21,7 @@ struct Range {
 inline constexpr Range kTestWords{0, 4096};
 
 // The length of the segment on every node: it reaches to the end of the last range.
-inline constexpr uint64_t kBytes = (uint64_t{331} << 18) + 4096;
+inline constexpr uint64_t kBytes = (uint64_t{331} << 18) + 4096 + 1085440;
 static_assert(kBytes % 4096 == 0);
 
 // Returns how long the kLines segment of a region is: it has a word for each line, if lines have the smallest size.

@@ -224,6 +224,8 @@ Result<std::vector<std::string>> program_of(std::vector<std::string> words) {
 // A program that is run as it is runs on one node without any protocol, and on several nodes under sequential
 // consistency, which is the only model for which a program need not be written in a certain way.
 Status apply_to_binary(LaunchOptions& options) {
+  if (options.config.races)
+    return fail("--races is for programs that are linked with Multigrain, and excludes --binary");
   if (is_alone(options)) return {};
   const auto give = [&options](const char* name, const char* value) {
     std::erase_if(options.environment, [name](const auto& one) { return one.first == name; });

@@ -18,6 +18,8 @@ tl::expected<void*, HeapError> allocate(Node& node, size_t size, size_t alignmen
   }
   const auto block = node.heap().allocate(size, alignment, placement);
   if (!block) return tl::unexpected<HeapError>(block.error());
+  // What the memory's last user did with it happens before what its next user does.
+  if (block->needs_clearing && node.config().races) node.acquire_all();
   if (!block->needs_clearing || contents == Contents::kAny) return block->address;
   // The stores are ordinary ones, so that the protocol sees them: the pages may have copies anywhere. This node's copies
   // may be older than what the memory's last user wrote.
@@ -39,7 +41,7 @@ tl::expected<void*, HeapError> allocate(Node& node, size_t size, size_t alignmen
 // A diff of this node's last writes to the block, made later, would overwrite what the block's next user has written. Not
 // so if that is a thread of this node, which writes to the same copies of the pages.
 tl::expected<void, HeapError> release(Node& node, const void* block) {
-  if (node.has_line_protocol() || !node.heap().reuses(block)) node.release();
+  if (node.has_line_protocol() || node.config().races || !node.heap().reuses(block)) node.release();
   return node.heap().free(block);
 }
 

@@ -29,6 +29,7 @@ struct Entry {
   const Region* region = nullptr;
   const AccessRights* rights = nullptr;
   Protocol* protocol = nullptr;
+  races::Detector* detector = nullptr;  // nullptr but under --races
 } g_entry;
 
 // Gives the fault the fate that it would have without the runtime: the access is made again, under the default action.
@@ -38,19 +39,34 @@ void let_it_happen(int signal) {
   real_sigaction(signal, &fate, nullptr);
 }
 
-bool serve(const Fault& fault) {
+bool serve(const Fault& fault, const void* context) {
   virtual_time::trapped();
   if (ProcessorStatus* const status = this_status()) count_step(*status);
   // The processor that this one would wait for here may be waiting until a hazard of this one is cleared.
   if (!has_published_hazard()) virtual_time::synchronise();
+  if (g_entry.detector != nullptr) [[unlikely]]
+    return g_entry.detector->on_access(fault, const_cast<void*>(context));
   return g_entry.protocol->on_fault(fault.page, fault.is_write);
+}
+
+// Under --races: the thread has executed one instruction.
+void on_trap(int signal, siginfo_t*, void* context) {
+  const int saved_errno = errno;
+  if (!races::Detector::end_step(context)) {
+    let_it_happen(signal);
+    // A breakpoint lies behind the thread, and would not be met again.
+    raise(signal);
+  }
+  errno = saved_errno;
 }
 
 void on_signal(int signal, siginfo_t* info, void* context) {
   const int saved_errno = errno;
   return_to_crash_record();
+  if (g_entry.detector != nullptr) [[unlikely]]
+    races::Detector::abandon_step(context);
   if (const auto fault = g_entry.rights->decode(signal, info, context)) {
-    if (serve(*fault)) {
+    if (serve(*fault, context)) {
       errno = saved_errno;
       return;
     }
@@ -139,13 +155,14 @@ TrapCost measure_trap() {
 bool serve_fault(int signal, const siginfo_t* info, const void* context) {
   const int saved_errno = errno;
   const auto fault = g_entry.rights->decode(signal, info, context);
-  const bool is_served = fault && serve(*fault);
+  const bool is_served = fault && serve(*fault, context);
   errno = saved_errno;
   return is_served;
 }
 
-Status install_fault_entry(const Region& region, const AccessRights& rights, Protocol& protocol) {
-  g_entry = {&region, &rights, &protocol};
+Status install_fault_entry(const Region& region, const AccessRights& rights, Protocol& protocol,
+                           races::Detector* detector) {
+  g_entry = {&region, &rights, &protocol, detector};
   struct sigaction action = {};
   action.sa_sigaction = &on_signal;
   action.sa_flags = SA_SIGINFO;
@@ -158,6 +175,10 @@ Status install_fault_entry(const Region& region, const AccessRights& rights, Pro
     // (interpose/signals.h).
     if (signal == SIGSEGV) action.sa_flags |= SA_ONSTACK;
     if (real_sigaction(signal, &action, nullptr) != 0) return fail_errno(errno, "cannot install the fault handler");
+  }
+  if (detector != nullptr) {
+    action.sa_sigaction = &on_trap;
+    if (real_sigaction(SIGTRAP, &action, nullptr) != 0) return fail_errno(errno, "cannot install the trap handler");
   }
   install_crash_handlers();
   return {};

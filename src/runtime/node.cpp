@@ -108,7 +108,8 @@ void Node::describe() const {
        task.increment(error))
     ++threads;
   // The service thread, the thread that ends the program and the one that catches up are counted as well.
-  status.threads_at_start = threads + (config_.nodes == 1 ? 1 : 2) + (has_to_catch_up() ? 1 : 0);
+  status.threads_at_start =
+      threads + (config_.nodes == 1 ? 1 : 2) + (has_to_catch_up() ? 1 : 0) + (judge_ != nullptr ? 1 : 0);
   status.magic.store(NodeStatus::kMagic, std::memory_order_release);
   // mgrun answers SIGQUIT with what the processors do, and the run goes on; a terminal sends it to the nodes as well.
   struct sigaction now = {};
@@ -168,6 +169,7 @@ Status Node::start_service() {
   Status started = start(&Node::service_main, &on_own_cores, "that answers other nodes");
   if (started && config_.nodes > 1) started = start(&Node::exit_main, nullptr, "that ends the program");
   if (started && has_to_catch_up()) started = start(&Node::catch_up_main, &on_own_cores, "that catches up");
+  if (started && judge_ != nullptr) started = start(&Node::judge_main, nullptr, "that finds races");
   pthread_attr_destroy(&on_own_cores);
   return started;
 }
@@ -187,6 +189,13 @@ void* Node::catch_up_main(void* argument) {
     node->sync_->let_go_deferred();
     node->protocol_->catch_up();
   }
+}
+
+void* Node::judge_main(void* node) {
+  const BootHeapScope boot;
+  pthread_setname_np(pthread_self(), "mg races");
+  static_cast<Node*>(node)->judge_->run();
+  return nullptr;
 }
 
 // exit() on another node ends the program as it would on one machine, by exit() here. That runs the program's exit

@@ -25,6 +25,8 @@
 #include "memory/line_table.h"
 #include "memory/region.h"
 #include "profile/report.h"
+#include "races/detector.h"
+#include "races/judge.h"
 #include "runtime/bootstrap.h"
 #include "runtime/compiled_checks.h"
 #include "runtime/environment.h"
@@ -134,6 +136,10 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   // statistics were lost, which the user has been told.
   [[nodiscard]] bool finish(int status);
 
+  // Returns the exit status of a run whose program returns 0: under --races another one than 0, if a race was found. After
+  // finish().
+  [[nodiscard]] int status_of_success() const;
+
   // Called when the process is about to run its libraries' destructors: from now on nothing here enters
   // those libraries.
   void stop();
@@ -143,6 +149,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
       : config_(std::move(config)), bootstrap_(std::move(bootstrap)), checks_(std::move(checks)) {}
   Status build();
   Status build_fabric(const NodeEnvironment& environment);
+  Status build_rights();
   Status build_protocols();
   void emulate(ShmFabric& shm);
   Status start_service();
@@ -166,6 +173,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   static void* service_main(void* node);
   static void* exit_main(void* node);
   static void* catch_up_main(void* node);
+  static void* judge_main(void* node);
   [[nodiscard]] bool has_to_catch_up() const;
   void service();
   [[nodiscard]] const char* raise_service_priority() const;
@@ -213,6 +221,9 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   std::unique_ptr<SharedHeap> heap_;
   std::optional<LineTable> line_table_;
   std::unique_ptr<HazardSlots> hazard_slots_;
+  races::WatchedRights* watched_rights_ = nullptr;  // rights_, under --races
+  std::unique_ptr<races::Judge> judge_;             // under --races, on node 0
+  races::Detector* detector_ = nullptr;             // page_protocol_, under --races
   std::unique_ptr<Protocol> page_protocol_;
   std::unique_ptr<LineMemory> line_protocol_;  // if the program has compiled checks
   std::unique_ptr<ByGrain> both_protocols_;    // both, if there is a line protocol

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/own_descriptors.h"
 #include "fabric/emulation/emulation.h"
+#include "fabric/module.h"
 #include "instrument/abi.h"
 #include "instrument/runtime/hazards.h"
 #include "instrument/runtime/installed_protocol.h"
@@ -27,6 +28,7 @@
 #include "runtime/message_types.h"
 #include "runtime/node.h"
 #include "runtime/private/private_heap.h"
+#include "status/node_status.h"
 
 namespace multigrain {
 namespace {
@@ -62,9 +64,7 @@ Status Node::build() {
     config_.region_size = layout::kMaxRegionSize;
 
   if (Status built = build_fabric(environment); !built) return built;
-  auto rights = choose(config_.access, *region_, &rights_reason_);
-  if (!rights) return tl::unexpected(rights.error());
-  rights_ = std::move(*rights);
+  if (Status built = build_rights(); !built) return built;
 
   heap_ = std::make_unique<SharedHeap>(*fabric_, wait_, region_->base(), region_->size(), config_.page_size, &*region_);
 
@@ -111,7 +111,7 @@ Status Node::build() {
     processors_->expect_polls();
   measured_from_ = virtual_time::on() ? 0 : started_at_;
 
-  if (Status installed = install_fault_entry(*region_, *rights_, *protocol_); !installed) return installed;
+  if (Status installed = install_fault_entry(*region_, *rights_, *protocol_, detector_); !installed) return installed;
   set_shared_region(region_->base(), region_->size());
   if (config_.nodes > 1) refuse_thread_sync(&Node::refuse_thread_sync_object);
   if (line_protocol_ != nullptr) set_shared_copies(&__multigrain_load, &__multigrain_store);
@@ -127,13 +127,44 @@ Status Node::build() {
   return {};
 }
 
+Status Node::build_rights() {
+  auto rights = choose(config_.access, *region_, &rights_reason_);
+  if (!rights) return tl::unexpected(rights.error());
+  rights_ = std::move(*rights);
+  if (!config_.races) return {};
+  auto watched = races::WatchedRights::create(std::move(rights_), *region_);
+  if (!watched) return tl::unexpected(watched.error());
+  watched_rights_ = watched->get();
+  rights_ = std::move(*watched);
+  return {};
+}
+
 // There may be two protocols, because each allocation says which one keeps it coherent.
 Status Node::build_protocols() {
-  const NodeServices services{*fabric_, *region_, *rights_, *this, wait_};
+  NodeServices services{*fabric_, *region_, *rights_, *this, wait_};
+  std::unique_ptr<races::Detector> detector;
+  if (config_.races) {
+    const auto open = load_module(races::kModuleName, races::kModuleSymbol);
+    if (!open) return fail("--races: {}", open.error().message);
+    const races::Module& module = *reinterpret_cast<decltype(&multigrain_races_module)>(*open)();
+    detector = std::make_unique<races::Detector>(*fabric_, *region_, *watched_rights_, module.decode);
+    services.writes = detector->writes();
+    if (config_.node == NodeId(0))
+      judge_ =
+          std::make_unique<races::Judge>(*fabric_,
+                                         races::Judge::Machine{.region = reinterpret_cast<uint64_t>(region_->base()),
+                                                               .page_shift = region_->page_shift()},
+                                         module.places(*node_status()));
+  }
   auto pages = create_page_protocol(config_.protocol_of(Grain::kPage), services,
                                     {.prefetch = config_.prefetch, .hlrc = config_.hlrc});
   if (!pages) return tl::unexpected(pages.error());
   page_protocol_ = std::move(*pages);
+  if (detector) {
+    detector->set_protocol(std::move(page_protocol_));
+    detector_ = detector.get();
+    page_protocol_ = std::move(detector);
+  }
   protocol_ = page_protocol_.get();
 
   // Every thread has hazards before it runs the program's code: this thread gets them now, later ones by

@@ -53,6 +53,7 @@ bool Node::finish(int status) {
   {
     const LockGuard caught_up(catching_up_);
   }
+  if (detector_ != nullptr) detector_->finish();
   if (config_.node != NodeId(0)) {
     MessageHeader header;
     header.type = runtime_message::kExit;
@@ -63,6 +64,7 @@ bool Node::finish(int status) {
     while (true) pause();
   }
   flush_output();
+  if (judge_ != nullptr) judge_->finish();
   MessageHeader header;
   header.type = runtime_message::kShutdown;
   for (unsigned n = 1; n < config_.nodes; ++n)
@@ -77,6 +79,12 @@ bool Node::finish(int status) {
     rows_.insert(rows_.end(), own.begin(), own.end());
   }
   return write_statistics({&reports_[0], config_.nodes});
+}
+
+int Node::status_of_success() const {
+  // The same as under a thread sanitizer.
+  constexpr int kRaces = 66;
+  return judge_ != nullptr && judge_->has_found() ? kRaces : 0;
 }
 
 namespace {

@@ -10,6 +10,7 @@
 #include "coherence/shasta/message_types.h"
 #include "memory/heap/shared_heap.h"
 #include "memory/heap/words.h"
+#include "races/words.h"
 #include "runtime/message_types.h"
 #include "sync/futex/messages.h"
 #include "sync/messages.h"
@@ -39,8 +40,9 @@ constexpr words::Range types(unsigned first, unsigned end) {
   return {first, end - first};
 }
 
-constexpr std::array kWords{words::kTestWords,   words::kNoticeWords, words::kLockWords, words::kFetchWords,
-                            words::kHazardWords, words::kHomeWords,   words::kCondWords, words::kLockWantedWord};
+constexpr std::array kWords{words::kTestWords,  words::kNoticeWords,    words::kLockWords,
+                            words::kFetchWords, words::kHazardWords,    words::kHomeWords,
+                            words::kCondWords,  words::kLockWantedWord, words::kRaceWords};
 static_assert(are_disjoint(kWords) && end_at(kWords, words::kBytes));
 
 constexpr std::array kMessageTypes{

@@ -16,10 +16,12 @@ namespace {
 void at_exit(int status, void*) {
   // In a child that the program forked there is no node: the child's exit is its own affair.
   Node* const node = Node::get();
-  if (node == nullptr || node->finish(status) || status != 0) return;
-  // The statistics that the user asked for are lost. The C library goes on with what is left to do at the end, with
-  // this status.
-  std::exit(1);
+  if (node == nullptr) return;
+  const bool is_complete = node->finish(status);
+  if (status != 0) return;
+  // The statistics that the user asked for are lost, or --races has found something. The C library goes on with what is
+  // left to do at the end, with this status.
+  if (const int other = is_complete ? node->status_of_success() : 1; other != 0) std::exit(other);
 }
 
 // The static objects of a program of threads have shared memory, so this node is needed until they are gone. This

@@ -211,6 +211,8 @@ void Driver::deposit(PageId page, Record& record, bool is_kept, Deposits& deposi
   const SubTimeScope timed(this_profile(), SubTime::kDiffs);
   MG_CHECK(record.twin != nullptr, page.value);
   MULTIGRAIN_STEP(frame(page));
+  if (services_.writes != nullptr) [[unlikely]]
+    services_.writes->on_diff(page, frame(page), record.twin);
   const Deposits::Change change{.page = frame(page), .twin = record.twin, .updates_twin = is_kept};
   on_deposited(record.page, deposits.start(record.home(), offset(page), change, page_size_));
   if (!is_kept) drop_twin(record);
