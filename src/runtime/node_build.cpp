@@ -220,7 +220,7 @@ Status Node::build_fabric(const NodeEnvironment& environment) {
     close(job_fd);
     shm_->export_segment(SegmentId::kFrames, region_->alias(PageId(0)), region_->size());
     const JobMemory& job = shm_->job();
-    auto table = LineTable::map(region_->size(), line_shift, job.lines_fd(), job.lines_at(config_.node));
+    auto table = LineTable::map(region_->size(), line_shift, job.tables_fd(), job.lines_at(config_.node));
     if (!table) return tl::unexpected(table.error());
     line_table_.emplace(std::move(*table));
     shm_->export_segment(SegmentId::kLines, line_table_->bytes().data(), line_table_->bytes().size());
