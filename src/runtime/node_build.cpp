@@ -124,8 +124,9 @@ Status Node::build() {
 // There may be two protocols, because each allocation says which one keeps it coherent.
 Status Node::build_protocols() {
   const NodeServices services{*fabric_, *region_, *rights_, *this, wait_};
-  auto pages = create_page_protocol(config_.protocol_of(Grain::kPage), services,
-                                    {.prefetch = config_.prefetch, .hlrc = config_.hlrc});
+  auto pages = create_page_protocol(
+      config_.protocol_of(Grain::kPage), services,
+      {.prefetch = config_.prefetch, .mgs_reads_one_sided = config_.mgs_reads_one_sided(), .hlrc = config_.hlrc});
   if (!pages) return tl::unexpected(pages.error());
   page_protocol_ = std::move(*pages);
   protocol_ = page_protocol_.get();
