@@ -45,7 +45,7 @@ MACHINES = (
     ("dszoom, 3 us", "fine", 2, ("--protocol", "dszoom", "--net", "dszoom")),
     ("dszoom, 15 us", "fine", 2, ("--protocol", "dszoom", "--net", "dszoom-15us")),
     ("hlrc, 15 us", "plain", 2, ("--protocol", "hlrc", "--net", "dszoom-15us")),
-    ("mgs, 15 us", "plain", 2, ("--protocol", "mgs", "--net", "dszoom-15us")),
+    ("mgs, 15 us", "plain", 2, ("--protocol", "mgs", "--mgrun-option=--mgs=reads=message", "--net", "dszoom-15us")),
 )
 NODES = (1, 2, 4, 8)
 

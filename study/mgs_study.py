@@ -31,6 +31,8 @@ PAPER = {
 HERTZ = 20e6
 # A remote read miss is 11772 cycles (Table 1), less two latencies of 1000; ours takes 5.5 us of CPU on both sides.
 PROTOCOL_SCALE = 90
+# A node asks a page's home for the page, as in the paper.
+MGS_OWN_READS = "--mgrun-option=--mgs=reads=message"
 TRANSFORMATIONS = {
     "water-kernel": ["tiled"],
     "barnes": ["concurrent-alloc", "distributed-freelist", "early-release"],
@@ -43,13 +45,14 @@ PROCESSORS = 32
 class Study(PaperStudy):
     def machine(self, name, slowed):
         if not slowed:
-            return ["--procs", str(PROCESSORS), "--net", "mgs"]
+            return ["--procs", str(PROCESSORS), "--net", "mgs", MGS_OWN_READS]
         scale = self.scale(name, self.program(name), PAPER[name][0] / HERTZ * 1e9)
         return [
             "--procs",
             str(PROCESSORS),
             "--net",
             "mgs",
+            MGS_OWN_READS,
             "--clock-scale",
             f"{scale:.0f},{PROTOCOL_SCALE}",
             "--skew",
@@ -122,6 +125,7 @@ class Study(PaperStudy):
                 str(PROCESSORS),
                 "--net",
                 "mgs",
+                MGS_OWN_READS,
                 "--clock-scale",
                 "100",
                 "--skew",

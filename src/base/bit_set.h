@@ -15,6 +15,8 @@ class BitSet {
 
   constexpr BitSet() = default;
   static constexpr BitSet of(Member member) { return BitSet(bit(member)); }
+  // Bit i says whether member i is in the set.
+  static constexpr BitSet of_bits(uint64_t bits) { return BitSet(bits); }
 
   constexpr void insert(Member member) { bits_ |= bit(member); }
   constexpr void erase(Member member) { bits_ &= ~bit(member); }

@@ -100,6 +100,7 @@ struct Config {
   ClockKind clock = ClockKind::kWall;                    // MULTIGRAIN_CLOCK: wall or virtual
   ClockScale clock_scale;                                // MULTIGRAIN_CLOCK_SCALE: virtual time per CPU time
   Nanoseconds skew = 20'000;                             // MULTIGRAIN_SKEW: virtual time between processors
+  MgsOptions mgs;                                        // MULTIGRAIN_MGS
   HlrcOptions hlrc;                                      // MULTIGRAIN_HLRC
   bool check = false;                                    // MULTIGRAIN_CHECK: 0 or 1; names mistakes in porting
   bool races = false;                                    // MULTIGRAIN_RACES: 0 or 1; names data races
@@ -124,6 +125,10 @@ struct Config {
   [[nodiscard]] const ProtocolTraits& traits() const {
     if (protocol != kAutomaticProtocol) return *find_protocol(&ProtocolTraits::name, protocol);
     return *find_protocol(&ProtocolTraits::kind, shares_memory() || races ? ProtocolKind::kHlrc : ProtocolKind::kMgs);
+  }
+  // Returns whether nodes read pages by themselves under mgs.
+  [[nodiscard]] bool mgs_reads_one_sided() const {
+    return mgs.reads == MgsReads::kAutomatic ? shares_memory() : mgs.reads == MgsReads::kOneSided;
   }
   // Returns the protocol of allocations that want pages, or, in a program that has compiled checks, of those that want
   // lines.

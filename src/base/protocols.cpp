@@ -38,6 +38,13 @@ Result<MemoryModel> parse_model(std::string_view text) {
   return fail("memory model is '{}'; it must be sc, tso or rc", text);
 }
 
+Result<MgsOptions> parse_mgs(std::string_view text) {
+  if (text == "reads=auto") return MgsOptions{MgsReads::kAutomatic};
+  if (text == "reads=one-sided") return MgsOptions{MgsReads::kOneSided};
+  if (text == "reads=message") return MgsOptions{MgsReads::kByMessage};
+  return fail("the options of mgs are not understood at '{}'; they must be reads=auto, one-sided or message", text);
+}
+
 Result<HlrcOptions> parse_hlrc(std::string_view text) {
   HlrcOptions options;
   for (std::string_view rest = text; !rest.empty();) {

@@ -127,4 +127,17 @@ struct HlrcOptions {
 // Reads a list such as "fetch-ahead=0,coalesce=off,lock=test-and-set,barrier=leader".
 Result<HlrcOptions> parse_hlrc(std::string_view text);
 
+// This is how a node reads a page that is at home elsewhere, under mgs.
+enum class MgsReads : uint8_t {
+  kAutomatic,  // one-sided if the nodes share this machine's memory, else by message
+  kOneSided,   // the node reads it by itself, if the home's word for the page allows that
+  kByMessage,  // it asks the home, as the paper's MGS does
+};
+struct MgsOptions {
+  // "reads=auto|one-sided|message"
+  MgsReads reads = MgsReads::kAutomatic;
+};
+// Reads a list such as "reads=message".
+Result<MgsOptions> parse_mgs(std::string_view text);
+
 }  // namespace multigrain

@@ -108,6 +108,9 @@ constexpr Setting kSettings[] = {
      "memory model of shasta: sc (default; sequential consistency), rc (release consistency) or tso (total store "
      "order, which is implemented as sc: it promises less, and is as strict and as fast)",
      "sc,tso,rc"},
+    {"MULTIGRAIN_MGS", Scope::kRun, parsed<&Config::mgs, parse_mgs>, "--mgs", "LIST",
+     "options of mgs: reads=auto|one-sided|message: a node reads a page by itself, or asks its home (default auto: "
+     "one-sided if the nodes share this machine and no network is emulated)"},
     {"MULTIGRAIN_HLRC", Scope::kRun, parsed<&Config::hlrc, parse_hlrc>, "--hlrc", "LIST",
      "options of hlrc: fetch-ahead=N (default 4), coalesce=on|off, lock=ticket|test-and-set, "
      "barrier=leader|cooperative, homes=follow|stay, runs=on|off, updates=on|off, releases=deferred|at-once"},

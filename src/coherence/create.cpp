@@ -17,7 +17,8 @@ Result<std::unique_ptr<Protocol>> create_page_protocol(const ProtocolTraits& pro
                                                        const ProtocolOptions& options) {
   switch (protocol.kind) {
     case ProtocolKind::kMgs:
-      return mgs::Driver::create(services, options.prefetch);
+      return mgs::Driver::create(services,
+                                 {.prefetch = options.prefetch, .reads_one_sided = options.mgs_reads_one_sided});
     case ProtocolKind::kHlrc:
       return hlrc::Driver::create(services, {.open_ahead = options.prefetch,
                                              .fetch_ahead = options.hlrc.fetch_ahead,

@@ -11,6 +11,7 @@ namespace multigrain {
 
 struct ProtocolOptions {
   unsigned prefetch = 0;  // pages to bring ahead of a processor, at most
+  bool mgs_reads_one_sided = false;
   HlrcOptions hlrc;
 };
 

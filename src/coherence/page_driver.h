@@ -92,7 +92,7 @@ class PageDriver : public Protocol {
   // only those whose home is known.
   template <typename Records, typename Visit>
   void for_each_ahead(Records& records, PageId at, PageId from, int64_t stride, uint32_t count, Visit&& visit);
-  // Makes up to `count` pages from `first` on writable, as far as this node is their home and `is_unused(record)`,
+  // Makes up to `count` pages from `first` on writable, as far as this node is their home and `is_unused(page, record)`,
   // which is called with the record locked, says that no node uses them. `open(page, record)` is the transition. `at`
   // is where the processor is.
   template <typename Records, typename IsUnused, typename Open>
@@ -152,7 +152,7 @@ void PageDriver::open_ahead(Records& records, PageId at, PageId first, uint32_t 
     if (!services_.region.has_pages(page, 1) || !stretch.contains(page)) break;
     Record& record = records[page];
     if (home_of(page, record, false) != self_ || !record.lock.try_lock()) break;
-    if (!is_unused(record)) {
+    if (!is_unused(page, record)) {
       record.lock.unlock();
       break;
     }

@@ -41,6 +41,7 @@ enum class SegmentId : uint8_t {
   kFrames = 0,  // the shared region's frames; offset = address - region base
   kWords = 1,   // 64-bit words for remote atomics, which components divide (words.h)
   kLines = 2,   // the line table (docs/internals/fine-grain.md): a word a line, words::line_table_bytes() long
+  kPages = 3,   // the page table (coherence/mgs/page_words.h): a word a page, words::page_table_bytes() long
   kCount
 };
 
@@ -141,6 +142,11 @@ class Fabric {
   // whichever threads started them. `old`, which must stay where it is until wait(), receives the word's old value.
   virtual Completion start_fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value, uint64_t& old) {
     old = fetch_and_set(at, segment, offset, value);
+    return {};
+  }
+  // The same, but adds. A node that reads pages by itself starts it for many pages at once.
+  virtual Completion start_fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend, uint64_t& old) {
+    old = fetch_add(at, segment, offset, addend);
     return {};
   }
   // Starts a get of what memory holds after `earlier` has taken effect: an atomic or a get at the same node, which the

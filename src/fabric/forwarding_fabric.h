@@ -42,6 +42,9 @@ class ForwardingFabric : public Fabric {
                                  uint64_t& old) override {
     return inner_->start_fetch_and_set(at, segment, offset, value, old);
   }
+  Completion start_fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend, uint64_t& old) override {
+    return inner_->start_fetch_add(at, segment, offset, addend, old);
+  }
   Completion start_get_after(Completion earlier, NodeId from, SegmentId segment, uint64_t offset,
                              std::span<std::byte> bytes) override {
     return inner_->start_get_after(earlier, from, segment, offset, bytes);

@@ -1,4 +1,4 @@
-// Atomics on the words of the node's own kWords segment, where they cost what the processor's instructions cost: without a
+// Atomics on the words of one of the node's own segments, where they cost what the processor's instructions cost: without a
 // call, without a check of the range. They agree with the remote atomics of other nodes (Fabric::own_segment).
 #pragma once
 
@@ -11,26 +11,25 @@ namespace multigrain {
 
 class OwnWords {
  public:
-  // `fabric` outlives this object. `direct`: where its kWords segment is mapped as a whole, the operations do not go
-  // through it, so a fabric that observes or charges for them must not be asked for that.
-  OwnWords(Fabric& fabric, bool direct)
-      : fabric_(fabric), words_(direct ? fabric.own_segment(SegmentId::kWords).data() : nullptr) {}
+  // `fabric` outlives this object. `direct`: where the segment is mapped as a whole, the operations do not go through
+  // the fabric, so a fabric that observes or charges for them must not be asked for that.
+  OwnWords(Fabric& fabric, bool direct, SegmentId segment = SegmentId::kWords)
+      : fabric_(fabric), segment_(segment), words_(direct ? fabric.own_segment(segment).data() : nullptr) {}
 
   [[nodiscard]] uint64_t load(uint64_t offset) const {
-    return words_ != nullptr ? word(offset).load() : fabric_.load_own(SegmentId::kWords, offset);
+    return words_ != nullptr ? word(offset).load() : fabric_.load_own(segment_, offset);
   }
   // These return the old value.
   uint64_t exchange(uint64_t offset, uint64_t value) {
     return words_ != nullptr ? word(offset).exchange(value)
-                             : fabric_.fetch_and_set(fabric_.self(), SegmentId::kWords, offset, value);
+                             : fabric_.fetch_and_set(fabric_.self(), segment_, offset, value);
   }
   uint64_t add(uint64_t offset, uint64_t addend) {
     return words_ != nullptr ? word(offset).fetch_add(addend)
-                             : fabric_.fetch_add(fabric_.self(), SegmentId::kWords, offset, addend);
+                             : fabric_.fetch_add(fabric_.self(), segment_, offset, addend);
   }
   uint64_t compare_and_swap(uint64_t offset, uint64_t expected, uint64_t desired) {
-    if (words_ == nullptr)
-      return fabric_.compare_and_swap(fabric_.self(), SegmentId::kWords, offset, expected, desired);
+    if (words_ == nullptr) return fabric_.compare_and_swap(fabric_.self(), segment_, offset, expected, desired);
     word(offset).compare_exchange_strong(expected, desired);
     return expected;
   }
@@ -41,6 +40,7 @@ class OwnWords {
   }
 
   Fabric& fabric_;
+  const SegmentId segment_;
   std::byte* const words_;
 };
 

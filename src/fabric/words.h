@@ -24,9 +24,17 @@ inline constexpr Range kTestWords{0, 4096};
 inline constexpr uint64_t kBytes = (uint64_t{331} << 18) + 4096 + 1085440;
 static_assert(kBytes % 4096 == 0);
 
+// The size of the smallest page, bytes.
+inline constexpr uint64_t kMinPageBytes = 4096;
+
 // Returns how long the kLines segment of a region is: it has a word for each line, if lines have the smallest size.
 constexpr uint64_t line_table_bytes(uint64_t region_bytes) {
   return region_bytes / kMinLineSize * sizeof(uint64_t);
+}
+
+// Returns how long the kPages segment of a region is: it has a word for each page, if pages have the smallest size.
+constexpr uint64_t page_table_bytes(uint64_t region_bytes) {
+  return region_bytes / kMinPageBytes * sizeof(uint64_t);
 }
 
 }  // namespace multigrain::words

@@ -54,6 +54,7 @@ Result<std::unique_ptr<UcxFabric>> Bootstrap::connect(const Config& config, std:
   options.interface = config.interface;
   options.region_size = frames.size();
   options.lines_bytes = lines.size();
+  options.pages_bytes = words::page_table_bytes(frames.size());
   options.silence_limit = config.silence_limit;
   options.peer_failed = lost;
   options.context = context;

@@ -156,8 +156,9 @@ Status Node::build_protocols() {
                                                                .page_shift = region_->page_shift()},
                                          module.places(*node_status()));
   }
-  auto pages = create_page_protocol(config_.protocol_of(Grain::kPage), services,
-                                    {.prefetch = config_.prefetch, .hlrc = config_.hlrc});
+  auto pages = create_page_protocol(
+      config_.protocol_of(Grain::kPage), services,
+      {.prefetch = config_.prefetch, .mgs_reads_one_sided = config_.mgs_reads_one_sided(), .hlrc = config_.hlrc});
   if (!pages) return tl::unexpected(pages.error());
   page_protocol_ = std::move(*pages);
   if (detector) {
@@ -257,7 +258,7 @@ Status Node::build_fabric(const NodeEnvironment& environment) {
     close(job_fd);
     shm_->export_segment(SegmentId::kFrames, region_->alias(PageId(0)), region_->size());
     const JobMemory& job = shm_->job();
-    auto table = LineTable::map(region_->size(), line_shift, job.lines_fd(), job.lines_at(config_.node));
+    auto table = LineTable::map(region_->size(), line_shift, job.tables_fd(), job.lines_at(config_.node));
     if (!table) return tl::unexpected(table.error());
     line_table_.emplace(std::move(*table));
     shm_->export_segment(SegmentId::kLines, line_table_->bytes().data(), line_table_->bytes().size());

@@ -207,6 +207,7 @@ TEST(Settings, AreOfTheRunOrOfANode) {
   const std::vector<const char*> names = run_settings();
   const std::vector<std::string> of_the_run(names.begin(), names.end());
   EXPECT_THAT(of_the_run, Contains("MULTIGRAIN_HLRC"));
+  EXPECT_THAT(of_the_run, Contains("MULTIGRAIN_MGS"));
   for (const char* own : {"MULTIGRAIN_NODES", "MULTIGRAIN_FABRIC", "MULTIGRAIN_INTERFACE", "MULTIGRAIN_WIREUP",
                           "MULTIGRAIN_NODE", "MULTIGRAIN_JOB_FD"})
     EXPECT_THAT(of_the_run, Not(Contains(own)));
@@ -218,6 +219,21 @@ TEST(Options, OfHlrc) {
   EXPECT_EQ(parse_hlrc("fetch-ahead=64,coalesce=off")->fetch_ahead, 64u);
   for (const char* text : {"fetch-ahead=65", "fetch-ahead=", "fetch-ahead=1x", "fetch-ahead=4294967297", "x"})
     EXPECT_FALSE(parse_hlrc(text)) << text;
+}
+
+TEST(Config, NodesReadByThemselvesUnderMgsWhereThatIsAsked) {
+  Config config;
+  config.nodes = 2;
+  EXPECT_TRUE(config.mgs_reads_one_sided()) << "the nodes share this machine's memory";
+  config.clock = ClockKind::kVirtual;
+  EXPECT_FALSE(config.mgs_reads_one_sided());
+  config.mgs = *parse_mgs("reads=one-sided");
+  EXPECT_TRUE(config.mgs_reads_one_sided());
+  config.clock = ClockKind::kWall;
+  config.mgs = *parse_mgs("reads=message");
+  EXPECT_FALSE(config.mgs_reads_one_sided());
+  for (const char* text : {"", "reads", "reads=", "reads=onesided", "reads=message,"})
+    EXPECT_FALSE(parse_mgs(text)) << text;
 }
 
 TEST(SilenceLimit, IsInSeconds) {

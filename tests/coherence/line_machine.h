@@ -63,7 +63,7 @@ class Machine : public driver_nodes::DriverNodes<TestNode> {
       TestNode& each = node(n);
       const JobMemory& job = each.memory->job();
       each.fabric = wrap(*each.memory);
-      auto table = LineTable::map(kRegionSize, line_shift, job.lines_fd(), job.lines_at(NodeId(n)),
+      auto table = LineTable::map(kRegionSize, line_shift, job.tables_fd(), job.lines_at(NodeId(n)),
                                   node_memory::line_table_of_node(n));
       EXPECT_TRUE(table) << table.error().message;
       each.table.emplace(std::move(*table));

@@ -21,7 +21,8 @@ TEST_P(MgsDriverOrders, Hold) {
 // If states that differ in what can follow were taken for one, it would matter which of them comes first.
 TEST(MgsDriverStates, AreAsManyInEachOrderOfTheExploration) {
   for (const char* name :
-       {"two releases of one node", "the home writes", "reader upgrades while the sole writer releases"}) {
+       {"two releases of one node", "the home writes", "reader upgrades while the sole writer releases",
+        "a read while a writer releases", "reading ahead"}) {
     const Scenario scenario = scenario_named(name);
     const exploring::Report broad = exploring::explore<Machine>(scenario, kMaxStates);
     const exploring::Report deep = exploring::explore<Machine>(scenario, kMaxStates, exploring::Order::kDepthFirst);
@@ -31,6 +32,8 @@ TEST(MgsDriverStates, AreAsManyInEachOrderOfTheExploration) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Mgs, MgsDriverOrders, testing::ValuesIn(small_scenarios()),
+                         [](const auto& tested) { return exploring::test_name(tested.param.name); });
+INSTANTIATE_TEST_SUITE_P(OneSided, MgsDriverOrders, testing::ValuesIn(one_sided_scenarios()),
                          [](const auto& tested) { return exploring::test_name(tested.param.name); });
 
 }  // namespace

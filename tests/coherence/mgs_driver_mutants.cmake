@@ -4,6 +4,14 @@ include(${CMAKE_CURRENT_LIST_DIR}/driver_mutants.cmake)
 
 in_file(driver)
 
+# These are in reads.cpp.
+mutate([[// --- Start
+]] [[void forget_readers(OwnWords& words, PageId page, bool& is_open);
+NodeSet readers_found_late(OwnWords& words, PageId page, bool& is_open, NodeId home);
+
+// --- Start
+]])
+
 # kPrepareAfterTransition
 mutate([[  const uint32_t seen = record.changed.prepare();
 ]] [[  uint32_t seen = record.changed.prepare();
@@ -43,16 +51,29 @@ mutate([[        if (!joins) record.release_slot = slot;
 
 # kActionsWithoutLock
 mutate([[  const LockGuard hold(record.lock);
+  close(page, record);
   if (!mgs::on_message]] [[  std::unique_lock hold(record.lock);
+  if (kind == MessageKind::kRel && is(Mutant::kReadersForgottenAtRel)) forget_readers(words_, page, record.is_open);
+  if (kind != MessageKind::kRel || !is(Mutant::kReadersFoundLate)) close(page, record);
   if (!mgs::on_message]])
 mutate([[  perform(page, record, actions, &message);
+  open(page, record);
 }
 
 // --- Actions]] [[  if (is(Mutant::kActionsWithoutLock)) hold.unlock();
+  if (kind == MessageKind::kRel && is(Mutant::kReadersFoundLate)) record.page.server.read_dir = record.page.server.read_dir | readers_found_late(words_, page, record.is_open, self_);
+  if (is(Mutant::kOpenBeforeMerge)) open(page, record);
   perform(page, record, actions, &message);
+  if (!is(Mutant::kOpenBeforeMerge)) open(page, record);
 }
 
 // --- Actions]])
+
+# kReadersForgottenAtGrant
+mutate([[    close(page, record);
+    const PageState state]] [[    if (is_write && is(Mutant::kReadersForgottenAtGrant)) forget_readers(words_, page, record.is_open);
+    close(page, record);
+    const PageState state]])
 
 # kMapBeforeQueue, kDiffBeforeUnmap
 mutate([[  bool left_readable = false;
@@ -96,6 +117,49 @@ mutate([[  std::byte* const buffer = diffs_.acquire();
   std::byte* const buffer = diffs_.acquire();
 ]])
 
+in_file(reads)
+
+# kReadersForgottenAtRel, kReadersForgottenAtGrant, kReadersFoundLate: what driver.cpp calls for them
+mutate([[void Driver::close(PageId page, Record& record) {
+]] [[void forget_readers(OwnWords& words, PageId page, bool& is_open) {
+  if (is_open) words.exchange(PageWord::at(page), PageWord::kClosed);
+  is_open = false;
+}
+
+NodeSet readers_found_late(OwnWords& words, PageId page, bool& is_open, NodeId home) {
+  if (!is_open) return {};
+  is_open = false;
+  return PageWord(words.exchange(PageWord::at(page), PageWord::kClosed), home).readers();
+}
+
+void Driver::close(PageId page, Record& record) {
+]])
+
+# kKeepsReaders
+mutate([[  words_.exchange(PageWord::at(page), PageWord::bit(self_));
+]] [[  uint64_t word = PageWord::bit(self_);
+  if (is(Mutant::kKeepsReaders)) word |= record.page.server.read_dir.bits();
+  words_.exchange(PageWord::at(page), word);
+]])
+
+# kReadsClosed, kGetsClosed
+mutate([[    if (!fetch[i].is_open()) {
+]] [[    if (!fetch[i].is_open() && !is(Mutant::kReadsClosed)) {
+]])
+mutate([[    if (!fetch[i].is_open()) continue;
+]] [[    if (!fetch[i].is_open() && !is(Mutant::kReadsClosed) && !is(Mutant::kGetsClosed)) continue;
+]])
+
+# kGetBeforeAdd
+mutate([[  for (uint32_t i = 0; i < fetch.size(); ++i) {
+    Fetch::Part& part = fetch[i];
+]] [[  for (uint32_t i = 0; i < fetch.size(); ++i) {
+    Fetch::Part& part = fetch[i];
+    if (is(Mutant::kGetBeforeAdd))
+      fabric.start_get(part.home, SegmentId::kFrames, offset(part.page), {frame(part.page), page_size_});
+]])
+mutate([[    gets[started++] = fabric.start_get(]] [[    if (!is(Mutant::kGetBeforeAdd)) gets[started++] = fabric.start_get(]])
+
 in_file(delayed_update_queue)
 
 # kUncountedPages
@@ -119,6 +183,22 @@ in_file(transitions)
 mutate([[  if (client_.release_pending) return false;
   client_.state]] [[  if (client_.release_pending && !is(Mutant::kUpgradeBehindRelease)) return false;
   client_.state]])
+
+# kMapsVoid
+mutate([[  if (client_.fetch_is_void) {
+    client_.fetch_is_void = false;
+    refused();
+]] [[  if (client_.fetch_is_void && is(Mutant::kMapsVoid)) client_.fetch_is_void = false;
+  if (client_.fetch_is_void) {
+    client_.fetch_is_void = false;
+    refused();
+]])
+
+# kOpenUnderSingleWriter
+mutate([[  return page.server.state == ServerState::kRead || page.server.state == ServerState::kWrite;
+]] [[  if (is(Mutant::kOpenUnderSingleWriter) && page.server.state == ServerState::kSwrite) return true;
+  return page.server.state == ServerState::kRead || page.server.state == ServerState::kWrite;
+]])
 
 # kDataBeforeRack
 mutate([[  to(released, MessageKind::kRack);

@@ -10,24 +10,34 @@ namespace multigrain::mgs::explored {
 
 enum class Mutant : uint8_t {
   kNone,
-  kForgetQueueEntry,        // Figure 22, arc 12: an invalidation takes the page off the delayed update queue
-  kIgnoreOtherReleases,     // a release waits for its own pages only
-  kMergeDiffAtOnce,         // a diff that comes before the 1WDATA of its round is merged, not kept
-  kDiffBeforeUnmap,         // PINV_ACK is assumed: the diff is made while processors may still write
-  kMapBeforeQueue,          // a page is made writable, and then joins the delayed update queue
-  kNoTwin,                  // a written copy is returned whole, as if every word had changed
-  kLoseWake,                // a processor that waits for a page is not woken
-  kPrepareAfterTransition,  // a processor looks at the count of wake-ups when its request is out
-  kUncountedPages,          // pages leave the queue, and then count in a release epoch
-  kOneEpoch,                // a release waits for one epoch to end, not for two
-  kMarkBeforePages,         // a release marks the epoch before it takes its pages off the queue
-  kForgetsToFinish,         // a release that joins another's leaves its own epoch open
-  kSlotOfLastRelease,       // a release that joins another's takes over what that one's RACK ends
-  kActionsWithoutLock,      // a message's actions are carried out when the page's lock has been let go of
-  kWritesUnderReadRight,    // a home that stays a reader keeps the right to write
-  kUpgradeBehindRelease,    // a read copy is upgraded while a REL is out
-  kDataBeforeRack,          // at the end of a round data are sent before RACK
-  kReorderMessages,         // channels are not first in, first out
+  kForgetQueueEntry,         // Figure 22, arc 12: an invalidation takes the page off the delayed update queue
+  kIgnoreOtherReleases,      // a release waits for its own pages only
+  kMergeDiffAtOnce,          // a diff that comes before the 1WDATA of its round is merged, not kept
+  kDiffBeforeUnmap,          // PINV_ACK is assumed: the diff is made while processors may still write
+  kMapBeforeQueue,           // a page is made writable, and then joins the delayed update queue
+  kNoTwin,                   // a written copy is returned whole, as if every word had changed
+  kLoseWake,                 // a processor that waits for a page is not woken
+  kPrepareAfterTransition,   // a processor looks at the count of wake-ups when its request is out
+  kUncountedPages,           // pages leave the queue, and then count in a release epoch
+  kOneEpoch,                 // a release waits for one epoch to end, not for two
+  kMarkBeforePages,          // a release marks the epoch before it takes its pages off the queue
+  kForgetsToFinish,          // a release that joins another's leaves its own epoch open
+  kSlotOfLastRelease,        // a release that joins another's takes over what that one's RACK ends
+  kActionsWithoutLock,       // a message's actions are carried out when the page's lock has been let go of
+  kWritesUnderReadRight,     // a home that stays a reader keeps the right to write
+  kUpgradeBehindRelease,     // a read copy is upgraded while a REL is out
+  kDataBeforeRack,           // at the end of a round data are sent before RACK
+  kReorderMessages,          // channels are not first in, first out
+  kOpenBeforeMerge,          // a home opens a page's word, and then merges what the message has brought
+  kReadersForgottenAtRel,    // who has read by itself is not in the directory when a release decides on its round
+  kReadersForgottenAtGrant,  // nor when the home makes itself the single writer
+  kReadersFoundLate,         // the word is closed when a release has decided on its round
+  kMapsVoid,                 // what was read by itself is mapped though INV has come meanwhile
+  kOpenUnderSingleWriter,    // the word is open while a node is the single writer
+  kKeepsReaders,             // a word is opened with the bits that it had
+  kGetBeforeAdd,             // a page is read, and then the node adds its bit
+  kGetsClosed,               // a page is read into its frame though its word was closed, and then asked for
+  kReadsClosed,              // a page is mapped though its word was closed
   kCount
 };
 [[nodiscard]] const char* name(Mutant mutant);

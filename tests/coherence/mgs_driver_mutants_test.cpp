@@ -116,6 +116,21 @@ TEST(MgsDriverMutants, SendingDataBeforeTheAnswerToAReleaseIsNoticed) {
   EXPECT_NE(report.failure, "");
 }
 
+// These break one of O1 to O5 of docs/internals/mgs.md, (n).
+class MgsOneSidedReads : public testing::TestWithParam<Mutant> {};
+
+TEST_P(MgsOneSidedReads, NeedIt) {
+  const exploring::Report report = explore_with(GetParam());
+  EXPECT_NE(report.failure, "");
+  EXPECT_EQ(report.failure.find("more than"), std::string::npos) << report.failure;
+}
+
+INSTANTIATE_TEST_SUITE_P(Mgs, MgsOneSidedReads,
+                         testing::Values(Mutant::kOpenBeforeMerge, Mutant::kReadersForgottenAtRel,
+                                         Mutant::kReadersForgottenAtGrant, Mutant::kReadersFoundLate, Mutant::kMapsVoid,
+                                         Mutant::kOpenUnderSingleWriter, Mutant::kKeepsReaders, Mutant::kGetBeforeAdd,
+                                         Mutant::kGetsClosed, Mutant::kReadsClosed));
+
 // --- The programs are checked too.
 
 Scenario on_two_nodes(std::string name, std::vector<Processor> processors) {

@@ -6,9 +6,11 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <barrier>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -23,29 +25,43 @@ constexpr uint64_t kRegionSize = uint64_t{64} << 20;
 
 struct TestNode : driver_nodes::NodeMemory {
   std::thread service;
+  std::atomic<bool> stops{false};
   std::unique_ptr<Driver> driver;
+};
+
+struct Way {
+  AccessMechanism access;
+  bool reads_one_sided;
 };
 
 class Machine : public driver_nodes::DriverNodes<TestNode> {
  public:
-  Machine(unsigned nodes, AccessMechanism access, size_t page_size, unsigned prefetch = 0, unsigned run_of_homes = 1)
-      : DriverNodes(nodes, access, page_size, kRegionSize), homes_(nodes, run_of_homes) {
+  Machine(unsigned nodes, Way way, size_t page_size, unsigned prefetch = 0, unsigned run_of_homes = 1)
+      : DriverNodes(nodes, way.access, page_size, kRegionSize), homes_(nodes, run_of_homes) {
     for (unsigned n = 0; n < nodes; ++n) {
       TestNode& each = node(n);
-      auto driver = Driver::create({*each.memory, *each.region, *each.rights, homes_, WaitPolicy{20'000}}, prefetch);
+      auto driver = Driver::create({*each.memory, *each.region, *each.rights, homes_, WaitPolicy{20'000}},
+                                   {.prefetch = prefetch, .reads_one_sided = way.reads_one_sided});
       EXPECT_TRUE(driver) << driver.error().message;
       each.driver = std::move(*driver);
     }
     for (unsigned n = 0; n < nodes; ++n) {
-      node(n).service = std::thread([this, fabric = node(n).memory.get()] {
-        while (!stopping_.load()) fabric->serve();
+      node(n).service = std::thread([this, &node = node(n)] {
+        while (!stopping_.load() && !node.stops.load()) node.memory->serve();
       });
     }
   }
   ~Machine() {
     stopping_ = true;
     for (unsigned n = 0; n < nodes(); ++n) node(n).memory->wake_service();
-    for (unsigned n = 0; n < nodes(); ++n) node(n).service.join();
+    for (unsigned n = 0; n < nodes(); ++n)
+      if (node(n).service.joinable()) node(n).service.join();
+  }
+  // From now on no thread handles the messages of node `n`.
+  void stop_service(unsigned n) {
+    node(n).stops = true;
+    node(n).memory->wake_service();
+    node(n).service.join();
   }
 
   void release(unsigned n) { node(n).driver->release(); }
@@ -56,7 +72,7 @@ class Machine : public driver_nodes::DriverNodes<TestNode> {
   std::atomic<bool> stopping_{false};
 };
 
-class MgsDriver : public testing::TestWithParam<AccessMechanism> {};
+class MgsDriver : public testing::TestWithParam<Way> {};
 
 TEST_P(MgsDriver, AWriteIsSeenAfterARelease) {
   Machine machine(3, GetParam(), 4096);
@@ -79,6 +95,27 @@ TEST_P(MgsDriver, ASoleWriterBecomesASingleWriterUntilAnotherComes) {
   EXPECT_EQ(machine.read(2, 1, 1), 2u);
   EXPECT_FALSE(machine.inspect(0, 1).client.single_writer);
   EXPECT_EQ(machine.inspect(1, 1).server.state, ServerState::kRead);
+}
+
+// The home's service thread is told to do nothing, and no other thread of the home polls.
+TEST_P(MgsDriver, ACleanPageIsReadWithoutItsHome) {
+  if (!GetParam().reads_one_sided) GTEST_SKIP() << "reads are messages";
+  Machine machine(3, GetParam(), 4096, 8, 64);
+  for (uint64_t page = 0; page < 16; ++page) machine.write(1, page, 3, page + 1);
+  machine.release(1);
+  // The home, node 0, is told of the first readers by message. Then it writes again, and they come again.
+  for (uint64_t page = 0; page < 16; ++page) ASSERT_EQ(machine.read(2, page, 3), page + 1);
+  for (uint64_t page = 0; page < 16; ++page) machine.write(0, page, 4, page + 2);
+  machine.release(0);
+  for (uint64_t page = 0; page < 16; ++page) {
+    EXPECT_EQ(machine.inspect(0, page).server.state, ServerState::kRead);
+    EXPECT_EQ(machine.inspect(2, page).client.state, PageState::kInv);
+  }
+  machine.stop_service(0);
+  for (uint64_t page = 0; page < 16; ++page) {
+    ASSERT_EQ(machine.read(2, page, 4), page + 2);
+    ASSERT_EQ(machine.read(1, page, 4), page + 2);
+  }
 }
 
 // Two processors of node 0 write their own words of one page and release, at their own pace. Whichever releases, what
@@ -162,9 +199,13 @@ TEST_P(MgsDriver, OneProcessorANode) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Mechanisms, MgsDriver,
-                         testing::Values(AccessMechanism::kUserfault, AccessMechanism::kMprotect),
-                         [](const auto& mechanism) {
-                           return mechanism.param == AccessMechanism::kUserfault ? "userfault" : "mprotect";
+                         testing::Values(Way{AccessMechanism::kUserfault, false},
+                                         Way{AccessMechanism::kMprotect, false}, Way{AccessMechanism::kUserfault, true},
+                                         Way{AccessMechanism::kMprotect, true}),
+                         [](const auto& way) {
+                           return std::string(way.param.access == AccessMechanism::kUserfault ? "userfault"
+                                                                                              : "mprotect") +
+                                  (way.param.reads_one_sided ? "_one_sided" : "");
                          });
 
 }  // namespace

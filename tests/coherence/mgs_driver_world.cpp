@@ -47,7 +47,7 @@ void Running::make_nodes() {
     node.region.emplace(std::move(*region));
     node.rights.emplace(n);
     node.fabric = std::make_unique<SteppedFabric>(network_->node(NodeId(n)));
-    auto driver = Driver::create({*node.fabric, *node.region, *node.rights, homes_, WaitPolicy{}});
+    auto driver = Driver::create({*node.fabric, *node.region, *node.rights, homes_, WaitPolicy{}}, {});
     if (!driver) panic("no driver for a node:", n);
     node.driver = std::move(*driver);
     state(n).add_memory(kMaxPages, node.memory);
@@ -73,6 +73,8 @@ void Running::start(const Scenario& scenario) {
       std::memcpy(part.data(), from, part.size());
       from += part.size();
     }
+    state(n).set_options(
+        {.prefetch = scenario.ahead, .reads_one_sided = scenario.one_sided, .ahead = Driver::Ahead::kAlways});
     state(n).add_memory(pages(), memory_);
     for (unsigned page = 0; page < pages(); ++page) {
       std::memset(frame(n, page), 0, kFrameBytes);
@@ -80,6 +82,7 @@ void Running::start(const Scenario& scenario) {
     }
   }
   rights_.assign(nodes() * pages(), Right::kNone);
+  words_.assign(pages(), 0);
   flight_.clear();
   golden_.assign(scenario.golden ? pages() * scenario.words : 0, 0);
   lock_held_ = {};
@@ -231,8 +234,7 @@ std::string Running::apply(const Event& event, std::string* log) {
   if (event.type == Event::kMessage && handler(event.a, event.b).position.is_inside())
     touch(handler(event.a, event.b).packet.page);
   if (event.type == Event::kProcessor) {
-    const Position& position = threads_[event.a]->position;
-    if (position.locked != kNothing) touch(static_cast<unsigned>(position.locked));
+    touched_ |= threads_[event.a]->position.locked;
   }
   if (event.type == Event::kProcessor) {
     Thread& thread = *threads_[event.a];
@@ -338,9 +340,21 @@ void Running::note_unlocked() {
     position.has_queue = false;
     position.has_accessed = position.accesses_queue || position.accessed_before;
   }
-  if (position.locked == kNothing || is_locked(thread.node, static_cast<unsigned>(position.locked))) return;
-  position.locked = kNothing;
+  for (unsigned page = 0; page < pages(); ++page)
+    if ((position.locked >> page & 1) != 0 && is_locked(thread.node, page)) return;
+  if (position.locked == 0) return;
+  const unsigned unlocked = std::exchange(position.locked, uint16_t{0});
   thread.seen.resize(position.seen_before);
+  if (thread.is_processor && scenario_->one_sided && op_of(thread).type != OpType::kRelease) {
+    // Whether it is going to read the page by itself, and whether the page is here.
+    for (unsigned page = 0; page < pages(); ++page)
+      if ((unlocked >> page & 1) != 0) {
+        const Phase now = page_at(thread.node, page).client.phase;
+        see(position.phases[page] == now ? 0 : 1 + static_cast<uint64_t>(now));
+      }
+    // Another thread may lock the page before this one does anything else.
+    position.has_accessed = true;
+  }
   if (!thread.is_processor || op_of(thread).type != OpType::kRelease) return;
   see(position.has_to_wait ? 1 : 0);
   // REL may be answered before the thread does anything else.
@@ -354,13 +368,27 @@ bool Running::is_watched() const {
   for (size_t p = 0; p < processors(); ++p) {
     const Thread& other = *threads_[p];
     if (other.node != self.node || &other == &self || other.position.at == At::kEnd) continue;
-    if (self.position.locked != kNothing && other.position.at == At::kAsleep) {
-      const auto& event = state(self.node).record(static_cast<unsigned>(self.position.locked)).changed;
-      if (other.position.address == static_cast<const void*>(&event)) continue;
-    }
+    if (other.position.at == At::kAsleep && waits_for_locked(other)) continue;
     return true;
   }
   return false;
+}
+
+// Returns whether the thread, which sleeps, waits for a page that the running thread has locked.
+bool Running::waits_for_locked(const Thread& sleeper) const {
+  const Thread& self = *running_;
+  for (unsigned page = 0; page < pages(); ++page)
+    if ((self.position.locked >> page & 1) != 0 &&
+        sleeper.position.address == static_cast<const void*>(&state(self.node).record(page).changed))
+      return true;
+  return false;
+}
+
+// Returns whether the running thread may be about to change the home copy of the page, which other nodes read by
+// themselves. Its processors change it by accesses, which are steps of their own.
+bool Running::changes_home_copy(unsigned page) const {
+  return scenario_->one_sided && !running_->is_processor && scenario_->homes[page] == running_->node &&
+         (running_->packet.kind == MessageKind::kDiff || running_->packet.kind == MessageKind::k1wdata);
 }
 
 void Running::visible(const void* address, bool is_one_with_last) {
@@ -381,7 +409,8 @@ void Running::before_access(const void* address) {
     if (address == &here.record(page).changed)
       return see(here.record(page).changed.prepare(), Seen::Kind::kWakeUps, static_cast<uint8_t>(page));
     if (address == frame(running_->node, page)) {
-      if (right(running_->node, page) == Right::kWrite && is_watched()) visible(address, false);
+      if (changes_home_copy(page) || (right(running_->node, page) == Right::kWrite && is_watched()))
+        visible(address, false);
       return see(1);
     }
   }
@@ -413,12 +442,12 @@ void Running::before_lock(const void* lock) {
     uint64_t entries = 0;
     for (uint64_t i = here.head(); i < end; ++i) entries = exploring::mix(entries + here.queued(i) + 1);
     // If there is no entry to take, and will be none later, no other thread sees that this one has looked.
-    const bool is_in_vain = entries == 0 && thread.is_processor && position.locked == kNothing;
+    const bool is_in_vain = entries == 0 && thread.is_processor && position.locked == 0;
     position.accesses_queue = is_shared && !is_in_vain;
     return see(entries);
   }
   if (lock == &here.epochs_lock()) {
-    const bool is_under_lock = position.locked != kNothing || position.has_queue;
+    const bool is_under_lock = position.locked != 0 || position.has_queue;
     if (!is_under_lock || is_watched()) visible(lock, true);
     while (DriverState::is_locked(of)) stop(At::kHeld, lock);
     if (is_under_lock) return see(2);
@@ -434,8 +463,9 @@ void Running::before_lock(const void* lock) {
   while (DriverState::is_locked(of)) stop(At::kHeld, lock);
   touch(page);
   position.has_accessed = false;
-  position.locked = static_cast<int8_t>(page);
-  position.seen_before = static_cast<uint16_t>(thread.seen.size());
+  if (position.locked == 0) position.seen_before = static_cast<uint16_t>(thread.seen.size());
+  position.locked |= static_cast<uint16_t>(1u << page);
+  position.phases[page] = here.record(page).page.client.phase;
   position.has_to_wait = here.record(page).page.client.queued.contains(DomainId{0});
   std::vector<uint8_t> bytes;
   serialise_page(thread.node, page, bytes);
@@ -487,6 +517,24 @@ void SteppedFabric::fetch_part(const Message& message, uint32_t, std::span<std::
   g().fetch(message, bytes);
 }
 
+uint64_t SteppedFabric::fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value) {
+  MG_CHECK(segment == SegmentId::kPages);
+  return g().swap_word(at.value, offset / sizeof value, value);
+}
+
+Completion SteppedFabric::start_fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend,
+                                          uint64_t& old) {
+  MG_CHECK(segment == SegmentId::kPages);
+  old = g().add_to_word(at.value, offset / sizeof addend, addend);
+  return {};
+}
+
+Completion SteppedFabric::start_get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) {
+  MG_CHECK(segment == SegmentId::kFrames);
+  g().get_pages(from.value, offset / kPage, bytes);
+  return {};
+}
+
 void SteppedRights::set(PageId first, uint64_t count, Right right) {
   for (uint64_t i = 0; i < count; ++i) g().change_right(node_, static_cast<unsigned>(first.value + i), right);
 }
@@ -513,7 +561,8 @@ void Running::fetch(const Message& message, std::span<std::byte> bytes) {
   const auto page = static_cast<unsigned>(message.header.word[0]);
   const unsigned from = message.from.value;
   const unsigned to = running_->node;
-  if (right(from, page) == Right::kWrite && is_watched()) visible(frame(from, page), false);
+  if (changes_home_copy(page) || (right(from, page) == Right::kWrite && is_watched()))
+    visible(frame(from, page), false);
   see(3);
   note("  node {} takes page {} as it is at node {}\n", to, page, from);
   const bool is_home = scenario_->homes[page] == to;
@@ -523,6 +572,47 @@ void Running::fetch(const Message& message, std::span<std::byte> bytes) {
   MG_CHECK(bytes.data() == reinterpret_cast<std::byte*>(frame(to, page)) && bytes.size() == kPage);
   // There is nothing behind the words that programs use.
   std::memcpy(bytes.data(), frame(from, page), kFrameBytes);
+}
+
+// --- Remote memory. Every word of it that a thread accesses is a step: other nodes access it, too. A get reads the words
+// of a page in their order; it makes no difference, because no two words of a page depend on each other.
+
+uint64_t Running::swap_word(unsigned node, uint64_t page, uint64_t value) {
+  note_unlocked();
+  MG_CHECK(node == running_->node && scenario_->homes[page] == node);
+  visible(&words_[page], false);
+  const uint64_t old = std::exchange(words_[page], value);
+  see(old);
+  return old;
+}
+
+uint64_t Running::add_to_word(unsigned node, uint64_t page, uint64_t addend) {
+  note_unlocked();
+  MG_CHECK(node != running_->node && scenario_->homes[page] == node);
+  visible(&words_[page], false);
+  touch(static_cast<unsigned>(page));
+  const uint64_t old = words_[page];
+  words_[page] += addend;
+  note("  node {} adds to the word of page {}, which was {:#x}\n", running_->node, page, old);
+  see(old);
+  return old;
+}
+
+void Running::get_pages(unsigned node, uint64_t first, std::span<std::byte> bytes) {
+  note_unlocked();
+  for (uint64_t i = 0; i < bytes.size() / kPage; ++i) {
+    const auto page = static_cast<unsigned>(first + i);
+    MG_CHECK(scenario_->homes[page] == node &&
+             bytes.data() + i * kPage == reinterpret_cast<std::byte*>(frame(running_->node, page)));
+    for (unsigned w = 0; w < scenario_->words; ++w) {
+      visible(&frame(node, page)[w], false);
+      touch(page);
+      if (right(running_->node, page) != Right::kNone) wrong("a frame that is mapped was filled");
+      frame(running_->node, page)[w] = frame(node, page)[w];
+      see(5);
+    }
+    note("  node {} has read page {} at node {}\n", running_->node, page, node);
+  }
 }
 
 void Running::change_right(unsigned node, unsigned page, Right to) {
@@ -602,6 +692,26 @@ const char* name(Mutant mutant) {
       return "send data before RACK";
     case Mutant::kReorderMessages:
       return "reorder the messages of a channel";
+    case Mutant::kOpenBeforeMerge:
+      return "open a word before what has come is merged";
+    case Mutant::kReadersForgottenAtRel:
+      return "forget at a release who has read by itself";
+    case Mutant::kReadersForgottenAtGrant:
+      return "forget at the home's own grant who has read by itself";
+    case Mutant::kReadersFoundLate:
+      return "close a word when the round is decided";
+    case Mutant::kMapsVoid:
+      return "map what was read by itself though INV has come";
+    case Mutant::kOpenUnderSingleWriter:
+      return "open a word under a single writer";
+    case Mutant::kKeepsReaders:
+      return "open a word with the bits that it had";
+    case Mutant::kGetBeforeAdd:
+      return "read a page before the bit is added";
+    case Mutant::kGetsClosed:
+      return "read into the frame though the word is closed";
+    case Mutant::kReadsClosed:
+      return "map a page whose word was closed";
     case Mutant::kCount:
       break;
   }

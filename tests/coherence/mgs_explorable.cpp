@@ -26,6 +26,7 @@ exploring::Explorable explorable() {
                                }});
   };
   add(small_scenarios(), false);
+  add(one_sided_scenarios(), false);
   add(large_scenarios(), true);
   for (const Mutant m : mutants())
     all.mutants.push_back({.name = name(m), .refute = [m] {
@@ -34,14 +35,17 @@ exploring::Explorable explorable() {
   all.random = [](unsigned seed) {
     return exploring::Explorable::Scenario{
         .name = "seed " + std::to_string(seed), .takes_minutes = false, .explore = [seed]() -> std::string {
-          const Scenario scenario = random_scenario(seed);
-          const Run run = simulate(scenario, seed);
-          std::printf("%s: %llu steps, %llu of them messages\n", scenario.name.c_str(),
-                      static_cast<unsigned long long>(run.events), static_cast<unsigned long long>(run.messages));
-          if (run.failure.empty()) return {};
-          std::string log;
-          static_cast<void>(simulate(scenario, seed, &log));
-          return run.failure + "\n" + log;
+          for (const bool one_sided : {false, true}) {
+            const Scenario scenario = random_scenario(seed, one_sided);
+            const Run run = simulate(scenario, seed);
+            std::printf("%s: %llu steps, %llu of them messages\n", scenario.name.c_str(),
+                        static_cast<unsigned long long>(run.events), static_cast<unsigned long long>(run.messages));
+            if (run.failure.empty()) continue;
+            std::string log;
+            static_cast<void>(simulate(scenario, seed, &log));
+            return run.failure + "\n" + log;
+          }
+          return {};
         }};
   };
   return all;

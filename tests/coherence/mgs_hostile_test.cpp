@@ -35,7 +35,7 @@ struct Node {
     auto chosen = choose(AccessMechanism::kMprotect, *region, nullptr);
     if (!chosen) panic("no access rights");
     rights = std::move(*chosen);
-    auto built = Driver::create(NodeServices{fabric, *region, *rights, homes, wait});
+    auto built = Driver::create(NodeServices{fabric, *region, *rights, homes, wait}, {});
     if (!built) panic("no driver");
     driver = std::move(*built);
   }

@@ -64,7 +64,9 @@ struct Scenario {
   unsigned words = 2;
   std::vector<unsigned> homes;  // the home node of each page
   std::vector<Processor> processors;
-  bool golden = false;  // reads are checked against golden memory; for programs with locks or barriers
+  bool one_sided = false;  // nodes read pages by themselves
+  unsigned ahead = 0;      // so many pages are read ahead of each read fault
+  bool golden = false;     // reads are checked against golden memory; for programs with locks or barriers
   Mutant mutant = Mutant::kNone;
 
   // prepare() derives these: the final value of each word of each page (unless golden).

@@ -105,10 +105,10 @@ class Author {
 
 }  // namespace
 
-Scenario random_scenario(uint64_t seed, Mutant mutant) {
+Scenario random_scenario(uint64_t seed, bool one_sided, Mutant mutant) {
   Random random(seed * 2 + 1);
   Scenario scenario;
-  scenario.name = fmt::format("seed {}", seed);
+  scenario.name = fmt::format("seed {}{}", seed, one_sided ? ", one-sided" : "");
   // Most machines are small, because their nodes meet more often.
   scenario.nodes = random.one_in(4) ? 4 + random.below(kMaxNodes - 3) : 3 + random.below(4);
   const unsigned processors_per_node = 1 + random.below(4);
@@ -116,6 +116,9 @@ Scenario random_scenario(uint64_t seed, Mutant mutant) {
   scenario.words = kMaxWords;
   scenario.golden = true;
   scenario.mutant = mutant;
+  scenario.one_sided = one_sided;
+  // Not by chance, so that a seed has the same machine and programs with and without.
+  scenario.ahead = one_sided && seed % 2 == 0 ? static_cast<unsigned>(1 + seed / 2 % 3) : 0;
   for (unsigned page = 0; page < pages; ++page) scenario.homes.push_back(random.below(scenario.nodes));
   for (unsigned n = 0; n < scenario.nodes; ++n)
     for (unsigned i = 0; i < processors_per_node; ++i) scenario.processors.push_back({n, {}});

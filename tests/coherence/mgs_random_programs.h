@@ -11,7 +11,8 @@ namespace multigrain::mgs::explored {
 
 // The machine has 3 to 16 nodes of 1 to 4 processors, and 1 to 8 pages. The programs have phases between barriers; in a
 // phase every word is written by one processor, or only read, or always guarded by a lock.
-Scenario random_scenario(uint64_t seed, Mutant mutant = Mutant::kNone);
+// `one_sided`: nodes read pages by themselves.
+Scenario random_scenario(uint64_t seed, bool one_sided, Mutant mutant = Mutant::kNone);
 
 struct Run {
   uint64_t events = 0;

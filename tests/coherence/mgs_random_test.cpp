@@ -17,9 +17,11 @@ constexpr uint64_t kSeeds = 1000;
 TEST(MgsRandom, HoldsInEverySample) {
   uint64_t messages = 0;
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
-    const auto run = simulate(random_scenario(seed), seed);
-    messages += run.messages;
-    ASSERT_EQ(run.failure, "") << "to replay: explore mgs --random " << seed << " 1";
+    for (const bool one_sided : {false, true}) {
+      const auto run = simulate(random_scenario(seed, one_sided), seed);
+      messages += one_sided ? 0 : run.messages;
+      ASSERT_EQ(run.failure, "") << "to replay: explore mgs --random " << seed << " 1";
+    }
   }
   std::printf("%llu seeds: %llu steps of messages\n", static_cast<unsigned long long>(kSeeds),
               static_cast<unsigned long long>(messages));
@@ -31,7 +33,7 @@ TEST(MgsRandom, ASeedIsARunAndAnotherSeedIsAnother) {
   std::set<std::string> logs;
   for (const uint64_t seed : {7, 7, 8}) {
     std::string log;
-    ASSERT_EQ(simulate(random_scenario(seed), seed, &log).failure, "");
+    ASSERT_EQ(simulate(random_scenario(seed, true), seed, &log).failure, "");
     logs.insert(log);
   }
   EXPECT_EQ(logs.size(), 2u);
@@ -54,7 +56,8 @@ TEST_P(MgsRandomMutants, SomeSeedRefutes) {
   std::string failure;
   while (failure.empty() && seed < kSeeds) {
     ++seed;
-    failure = simulate(random_scenario(seed, mutant), seed).failure;
+    failure = simulate(random_scenario(seed, false, mutant), seed).failure;
+    if (failure.empty()) failure = simulate(random_scenario(seed, true, mutant), seed).failure;
   }
   EXPECT_NE(failure, "") << "no seed noticed: " << name(mutant);
   std::printf("%s | seed %llu | %s\n", name(mutant), static_cast<unsigned long long>(seed), failure.c_str());

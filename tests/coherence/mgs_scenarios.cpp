@@ -125,8 +125,97 @@ std::vector<Scenario> small_scenarios() {
   return out;
 }
 
+namespace {
+
+bool takes_long_one_sided(const std::string& name) {
+  return name == "two releases of one node, two pages" || name == "a release while a neighbour writes" ||
+         name == "a token overtakes an invalidation" || name == "an upgrade behind a release" ||
+         name == "two faults at once";
+}
+
+}  // namespace
+
+std::vector<Scenario> one_sided_scenarios() {
+  std::vector<Scenario> out;
+  const auto add = [&](Scenario scenario) -> Scenario& {
+    scenario.one_sided = true;
+    return out.emplace_back(std::move(scenario));
+  };
+  // All that is explored by message, as far as it takes seconds.
+  for (Scenario scenario : small_scenarios()) {
+    if (takes_long_one_sided(scenario.name)) continue;
+    scenario.name += ", one-sided";
+    add(std::move(scenario));
+  }
+
+  // A node reads while another one releases what it has written.
+  add(machine(
+      "a read while a writer releases",
+      {{1, {write(0, 0, 1), release(), signal(0)}}, {2, {read(0, 0), wait({0}), read(0, 0)}}, {2, {read(0, 1)}}}));
+
+  // The home writes a page as its single writer, or not, while nodes read it.
+  add(machine("a read while the home becomes the single writer",
+              {{0, {write(0, 0, 1), release(), signal(0), wait({1}), write(0, 0, 2), release(), signal(2)}},
+               {1, {read(0, 0), wait({0}), read(0, 0), signal(1), wait({2}), read(0, 0)}},
+               {2, {read(0, 1), wait({2}), read(0, 0)}}}));
+
+  // The home writes again and again what another node reads, so it does not become the single writer (o).
+  add(machine("the home writes what a node keeps reading",
+              {{0,
+                {write(0, 0, 1), release(), signal(0), wait({1}), write(0, 0, 2), release(), signal(2), wait({3}),
+                 write(0, 0, 3), release(), signal(4)}},
+               {0, {read(0, 0), wait({2}), write(0, 1, 7), release(), signal(5)}},
+               {1,
+                {wait({0}), read(0, 0), signal(1), wait({2}), read(0, 0), signal(3), wait({4}), read(0, 0), wait({5}),
+                 read(0, 1)}}}));
+
+  // A node reads while a round merges the diffs of two writers.
+  add(machine("a read while a round merges", {{1, {write(0, 0, 1), release(), signal(0)}},
+                                              {2, {write(0, 1, 2), release(), signal(1)}},
+                                              {3, {read(0, 0), wait({0, 1}), read(0, 0), read(0, 1)}}}));
+
+  add(machine("two readers and a writer", {{0, {write(0, 0, 1), release(), signal(0)}},
+                                           {1, {read(0, 0), wait({0}), read(0, 0)}},
+                                           {2, {read(0, 0), write(0, 1, 2), release(), signal(1)}}}));
+
+  // A node upgrades what it has just read by itself, and so does another one.
+  add(machine("an upgrade right after a read",
+              {{1, {read(0, 0), write(0, 0, 1), release(), signal(0), wait({1}), read(0, 1)}},
+               {2, {read(0, 1), write(0, 1, 2), release(), signal(1), wait({0}), read(0, 0)}},
+               {2, {read(0, 0)}}}));
+
+  // A node reads what it has had to give back, while the home has yet to take that from its frame.
+  add(machine("a read behind 1WDATA", {{1, {write(0, 0, 1), release(), signal(0), read(0, 1), read(1, 0)}},
+                                       {0, {wait({0}), write(0, 1, 2), read(0, 0), release(), signal(1)}},
+                                       {2, {wait({0, 1}), read(0, 0), read(0, 1)}}}));
+
+  // Pages are read ahead, one of which is taken away meanwhile, or is not open.
+  add(machine("reading ahead",
+              {{0, {write(0, 0, 1), write(1, 0, 2), release(), signal(0)}},
+               {2, {read(0, 0), read(1, 0), wait({0}), read(0, 0), read(1, 0)}},
+               {2, {read(1, 1)}}},
+              {0, 0}))
+      .ahead = 1;
+  return out;
+}
+
 std::vector<Scenario> large_scenarios() {
   std::vector<Scenario> out;
+  for (Scenario scenario : small_scenarios()) {
+    if (!takes_long_one_sided(scenario.name)) continue;
+    scenario.name += ", one-sided";
+    scenario.one_sided = true;
+    out.push_back(std::move(scenario));
+  }
+  {
+    Scenario scenario = machine("long: two readers and a writer",
+                                {{0, {write(0, 0, 1), release(), signal(0)}},
+                                 {1, {read(0, 0), wait({0}), read(0, 0)}},
+                                 {2, {read(0, 0), write(0, 1, 2), release(), signal(1), wait({0}), read(0, 0)}},
+                                 {1, {read(0, 1), wait({1}), read(0, 1)}}});
+    scenario.one_sided = true;
+    out.push_back(std::move(scenario));
+  }
   out.push_back(machine("long: a token overtakes an invalidation",
                         {{1, {write(0, 0, 1), release(), signal(0)}},
                          {1, {write(1, 0, 4), release(), signal(2)}},
@@ -169,7 +258,7 @@ std::vector<Scenario> large_scenarios() {
 }
 
 Scenario scenario_named(const std::string& name) {
-  for (const auto& list : {small_scenarios(), large_scenarios()})
+  for (const auto& list : {small_scenarios(), one_sided_scenarios(), large_scenarios()})
     for (const Scenario& scenario : list)
       if (scenario.name == name) return scenario;
   throw std::invalid_argument("no scenario is called " + name);
@@ -201,7 +290,17 @@ const std::vector<Refutation>& refutations() {
       {Mutant::kWritesUnderReadRight, "the home writes"},
       {Mutant::kUpgradeBehindRelease, "an upgrade behind a release"},
       {Mutant::kDataBeforeRack, "a release while a neighbour writes"},
-      {Mutant::kReorderMessages, "reader upgrades while the sole writer releases"}};
+      {Mutant::kReorderMessages, "reader upgrades while the sole writer releases"},
+      {Mutant::kOpenBeforeMerge, "a read while a round merges"},
+      {Mutant::kReadersForgottenAtRel, "a read while a writer releases"},
+      {Mutant::kReadersForgottenAtGrant, "a read while the home becomes the single writer"},
+      {Mutant::kReadersFoundLate, "a read while a writer releases"},
+      {Mutant::kMapsVoid, "a read while a writer releases"},
+      {Mutant::kOpenUnderSingleWriter, "a read while the home becomes the single writer"},
+      {Mutant::kKeepsReaders, "two readers and a writer"},
+      {Mutant::kGetBeforeAdd, "a read while a writer releases"},
+      {Mutant::kGetsClosed, "a read behind 1WDATA"},
+      {Mutant::kReadsClosed, "a read while a writer releases"}};
   return all;
 }
 

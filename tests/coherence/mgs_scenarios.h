@@ -10,6 +10,9 @@ namespace multigrain::mgs::explored {
 // Every scenario is prepared, and has a name that says what it is about.
 std::vector<Scenario> small_scenarios();
 
+// The same with nodes that read pages by themselves, and machines that are about that.
+std::vector<Scenario> one_sided_scenarios();
+
 // These are larger, for a run that may take minutes.
 std::vector<Scenario> large_scenarios();
 

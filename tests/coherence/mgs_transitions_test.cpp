@@ -26,7 +26,7 @@ std::vector<Verb> verbs(const Actions& actions) {
 // This is a node that is not the home.
 struct RemoteNode {
   Page page;
-  Context context{kSelf, kHome};
+  PageContext context{{kSelf, kHome}};
   Actions actions;
 
   std::vector<Verb> fault(Access access) {
@@ -49,7 +49,7 @@ struct RemoteNode {
 // This is a home that does not use the page itself.
 struct Home {
   Page page;
-  Context context{kHome, kHome};
+  PageContext context{{kHome, kHome}};
   Actions actions;
 
   std::vector<Verb> receive(NodeId from, MessageKind kind) {
@@ -162,6 +162,108 @@ TEST(MgsTransitions, TheHomeWritesItsOwnPageWithoutTwinOrTransfer) {
   EXPECT_EQ(on_fault(home.page, home.context, kDomain, Access::kWrite, home.actions), FaultOutcome::kResolved);
   EXPECT_THAT(verbs(home.actions), ElementsAre(Verb::kMapWrite, Verb::kWake));
   EXPECT_EQ(home.page.server.state, ServerState::kSwrite);
+}
+
+// --- Reads without the home: (n) and (o) of docs/internals/mgs.md.
+
+struct OneSidedNode : RemoteNode {
+  OneSidedNode() { context.reads_one_sided = true; }
+
+  std::vector<Verb> fetched() {
+    actions.clear();
+    on_fetched(page, context, actions);
+    return verbs(actions);
+  }
+};
+
+struct OneSidedHome : Home {
+  OneSidedHome() { context.reads_one_sided = true; }
+
+  std::vector<Verb> write() {
+    actions.clear();
+    EXPECT_EQ(on_fault(page, context, kDomain, Access::kWrite, actions), FaultOutcome::kResolved);
+    return verbs(actions);
+  }
+};
+
+TEST(MgsTransitions, APageThatANodeHasReadByItselfIsMapped) {
+  OneSidedNode node;
+  EXPECT_THAT(node.fault(Access::kRead), ElementsAre(Verb::kFetch));
+  EXPECT_THAT(node.fault(Access::kWrite), ElementsAre()) << "waits";
+  EXPECT_THAT(node.fetched(), ElementsAre(Verb::kMapRead, Verb::kWake));
+  EXPECT_EQ(node.page.client.state, PageState::kRead);
+}
+
+TEST(MgsTransitions, ANodeWhoseReadIsVoidedAsksTheHome) {
+  OneSidedNode node;
+  node.fault(Access::kRead);
+  EXPECT_THAT(node.receive(MessageKind::kInv), ElementsAre(Verb::kSend));
+  EXPECT_EQ(node.actions[0].kind, MessageKind::kAck);
+  EXPECT_FALSE(on_message(node.page, node.context, kHome, MessageKind::kInv, node.actions))
+      << "it is no reader any more";
+  EXPECT_THAT(node.fetched(), ElementsAre(Verb::kSend));
+  EXPECT_EQ(node.actions[0].kind, MessageKind::kRreq);
+  EXPECT_THAT(node.receive(MessageKind::kRdat), ElementsAre(Verb::kTakePage, Verb::kMapRead, Verb::kWake));
+}
+
+TEST(MgsTransitions, ANodeThatFindsTheWordClosedAsksTheHome) {
+  OneSidedNode node;
+  node.fault(Access::kRead);
+  node.actions.clear();
+  on_refused(node.page, node.context, node.actions);
+  EXPECT_THAT(verbs(node.actions), ElementsAre(Verb::kSend));
+  EXPECT_EQ(node.page.client.phase, Phase::kBusyRead);
+}
+
+TEST(MgsTransitions, AWriteAsksTheHomeAlways) {
+  OneSidedNode node;
+  EXPECT_THAT(node.fault(Access::kWrite), ElementsAre(Verb::kSend));
+  EXPECT_EQ(node.actions[0].kind, MessageKind::kWreq);
+}
+
+TEST(MgsTransitions, ReadersThatCannotBeThereAreRefused) {
+  OneSidedHome home;
+  const NodeSet self = NodeSet::of(kSelf);
+  EXPECT_TRUE(on_readers(home.page, home.context, self));
+  EXPECT_TRUE(home.page.server.read_dir.contains(kSelf));
+  EXPECT_FALSE(on_readers(home.page, home.context, self)) << "it has a copy";
+  EXPECT_FALSE(on_readers(home.page, home.context, NodeSet::of(kHome)));
+  home.receive(kOther, MessageKind::kWreq);
+  EXPECT_TRUE(may_be_read(home.page));
+  EXPECT_FALSE(on_readers(home.page, home.context, NodeSet::of(kOther)));
+  home.receive(kOther, MessageKind::kRel);
+  EXPECT_FALSE(may_be_read(home.page)) << "a round is in progress";
+}
+
+TEST(MgsTransitions, AHomeWhosePageIsWantedStaysAReaderWhenItReleases) {
+  OneSidedHome home;
+  home.write();
+  ASSERT_EQ(home.page.server.state, ServerState::kSwrite) << "no other node has come for the page";
+  home.receive(kOther, MessageKind::kRreq);
+  EXPECT_THAT(verbs(home.actions), ElementsAre(Verb::kUnmap));
+  home.actions.clear();
+  on_unmapped(home.page, home.context, kDomain, home.actions);
+  home.receive(kOther, MessageKind::kWnotify);
+  home.receive(kOther, MessageKind::kRel);
+  home.actions.clear();
+  on_unmapped(home.page, home.context, kDomain, home.actions);  // (l)
+  home.receive(kOther, MessageKind::kAck1w);
+  ASSERT_EQ(home.page.server.state, ServerState::kSwrite);
+  home.actions.clear();
+  EXPECT_EQ(on_fault(home.page, home.context, kDomain, Access::kWrite, home.actions), FaultOutcome::kWait);
+  home.receive(kOther, MessageKind::k1wdata);
+  ASSERT_EQ(home.page.server.state, ServerState::kWrite) << "the home is the only writer, and no single one";
+  home.actions.clear();
+  EXPECT_TRUE(on_release(home.page, home.context, kDomain, home.actions));
+  EXPECT_THAT(verbs(home.actions), ElementsAre(Verb::kUnmap));
+  EXPECT_TRUE(will_keep_read_right(home.page, home.context));
+  home.actions.clear();
+  on_unmapped(home.page, home.context, kDomain, home.actions);
+  EXPECT_EQ(home.page.server.state, ServerState::kRead);
+  EXPECT_EQ(home.page.client.state, PageState::kRead);
+  EXPECT_FALSE(home.page.client.release_pending);
+  home.write();
+  EXPECT_EQ(home.page.server.state, ServerState::kSwrite) << "no other node has come since";
 }
 
 // --- What cannot have been sent is refused, so that the run ends instead of going on with wrong data.

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "coherence/mgs/driver.h"
+#include "coherence/mgs/page_words.h"
 #include "fabric/forwarding_fabric.h"
 #include "fibre.h"
 #include "mgs_driver_world.h"
@@ -81,6 +82,7 @@ struct DriverState {
     for (Driver::KeptDiff* kept = of.kept; kept != nullptr; kept = kept->next)
       visit(std::span<const std::byte>(kept->bytes(), kept->length));
   }
+  void set_options(const Driver::Options& options) const { const_cast<Driver::Options&>(driver.options_) = options; }
   // Appends the parts of a driver's memory that belong to its state when programs use `pages` pages.
   void add_memory(unsigned pages, std::vector<std::span<std::byte>>& out) const {
     const auto add = [&](void* at, size_t size) { out.emplace_back(static_cast<std::byte*>(at), size); };
@@ -120,8 +122,6 @@ struct Seen {
   uint64_t value = 0;
 };
 
-inline constexpr int8_t kNothing = -1;
-
 // This says where a thread is.
 struct Position {
   enum class At : uint8_t {
@@ -136,7 +136,7 @@ struct Position {
     kAsleep,  // in a wait
   };
   At at = At::kReady;
-  int8_t locked = kNothing;      // the page whose lock it has
+  uint16_t locked = 0;           // the pages whose locks it has, a bit each
   bool has_queue = false;        // and the lock of the queue
   bool accesses_queue = false;   // its next access is one of the queue that others may see,
   bool accessed_before = false;  // and it accessed something else before it took that lock
@@ -144,8 +144,9 @@ struct Position {
   bool has_marked = false;       // it has marked a release epoch, for which it waits
   bool has_to_wait = false;      // it has to wait for the page whose lock it has, when it has let go of it
   uint16_t pc = 0;
-  uint16_t seen_before = 0;  // how much it had seen before it took a page's lock
-  uint32_t expected = 0;     // kAsleep: the value of the word while it sleeps
+  uint16_t seen_before = 0;               // how much it had seen before it took a page's lock
+  std::array<Phase, kMaxPages> phases{};  // of the pages whose locks it has, when it took them
+  uint32_t expected = 0;                  // kAsleep: the value of the word while it sleeps
   const void* address = nullptr;
   const void* last = nullptr;  // what it accessed last since it went on
 
@@ -174,6 +175,12 @@ class SteppedFabric final : public ForwardingFabric {
   void send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice slice,
             SendContext context, Nanoseconds) override;
   void fetch_part(const Message& message, uint32_t from, std::span<std::byte> bytes) override;
+  // Remote memory: other nodes' frames, and all nodes' page tables, which are the world's.
+  [[nodiscard]] std::span<std::byte> own_segment(SegmentId) override { return {}; }
+  uint64_t fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value) override;
+  Completion start_fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend, uint64_t& old) override;
+  Completion start_get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) override;
+  void wait(Completion) override {}
   void handle(const Packet& packet) const;
   // The world's own threads handle messages.
   unsigned poll() override { return 0; }
@@ -233,6 +240,9 @@ class Running : exploring::Narrator {
   [[nodiscard]] bool runs() const { return running_ != nullptr; }
   void send(const Packet& packet);
   void fetch(const Message& message, std::span<std::byte> bytes);
+  uint64_t swap_word(unsigned node, uint64_t page, uint64_t value);
+  uint64_t add_to_word(unsigned node, uint64_t page, uint64_t addend);
+  void get_pages(unsigned node, uint64_t first, std::span<std::byte> bytes);
   void change_right(unsigned node, unsigned page, Right right);
   void before_access(const void* address);
   void before_lock(const void* lock);
@@ -284,6 +294,8 @@ class Running : exploring::Narrator {
   [[nodiscard]] bool is_watched() const;
   void visible(const void* address, bool is_one_with_last);
   void note_unlocked();
+  [[nodiscard]] bool waits_for_locked(const Thread& sleeper) const;
+  [[nodiscard]] bool changes_home_copy(unsigned page) const;
   void see(uint64_t value, Seen::Kind kind = Seen::Kind::kValue, uint8_t page = 0) {
     running_->seen.push_back({.kind = kind, .page = page, .value = value});
   }
@@ -294,6 +306,8 @@ class Running : exploring::Narrator {
   void poison_dead_frames(unsigned page);
   void check_page(unsigned page);
   void check_server(unsigned page);
+  // Returns the nodes that the page's word names, if it is open.
+  [[nodiscard]] NodeSet readers_of(unsigned page) const;
   void check_client(unsigned page, unsigned node, uint16_t coming, uint16_t going);
   void serialise_page(unsigned node, unsigned page, std::vector<uint8_t>& out) const;
   void serialise_thread(const Thread& thread, std::vector<uint8_t>& out) const;
@@ -310,9 +324,10 @@ class Running : exploring::Narrator {
   bool has_ended_the_run_ = false;
   uint32_t touched_ = 0;  // pages that this event may have changed
 
-  std::vector<Right> rights_;   // [node][page]
-  std::vector<Packet> flight_;  // by sender and receiver; in order of sending for each pair
-  std::vector<Value> golden_;   // [page][word]
+  std::vector<Right> rights_;    // [node][page]
+  std::vector<uint64_t> words_;  // of the pages, at their homes
+  std::vector<Packet> flight_;   // by sender and receiver; in order of sending for each pair
+  std::vector<Value> golden_;    // [page][word]
   std::array<bool, kMaxLocks> lock_held_{};
   uint64_t tokens_ = 0;
 };

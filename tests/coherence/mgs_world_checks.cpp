@@ -16,9 +16,10 @@ void Running::poison_dead_frames(unsigned page) {
     const Page& p = page_at(n, page);
     const bool is_dead = scenario_->homes[page] == n
                              ? p.server.state == ServerState::kSwrite && !p.server.write_dir.contains(node_id(n))
-                             : p.client.state == PageState::kInv && std::ranges::none_of(flight_, [&](const Packet& m) {
-                                 return m.from == n && m.page == page && m.by_reference;
-                               });
+                             : p.client.state == PageState::kInv && p.client.phase != Phase::kFetching &&
+                                   std::ranges::none_of(flight_, [&](const Packet& m) {
+                                     return m.from == n && m.page == page && m.by_reference;
+                                   });
     if (is_dead) std::fill_n(frame(n, page), scenario_->words, uint64_t{kPoison});
   }
 }
@@ -43,16 +44,26 @@ void Running::check_page(unsigned page) {
   for (unsigned n = 0; n < nodes(); ++n) check_client(page, n, mail[n][0], mail[n][1]);
 }
 
+NodeSet Running::readers_of(unsigned page) const {
+  const PageWord word(words_[page], node_id(scenario_->homes[page]));
+  return word.is_open() ? word.readers() : NodeSet();
+}
+
 void Running::check_server(unsigned page) {
   const unsigned home = scenario_->homes[page];
   const DriverState::Record& record = state(home).record(page);
   const Server& s = record.page.server;
-  const NodeSet directory = s.read_dir | s.write_dir;
+  const NodeSet readers = readers_of(page);
+  const NodeSet directory = s.read_dir | s.write_dir | readers;
   const bool in_round = s.state == ServerState::kRelInProgress;
   const auto expect = [&](bool condition, const char* what) {
     if (!condition) wrong(fmt::format("page {} at its home, node {}: {}", page, home, what));
   };
-  expect(directory.size() == s.read_dir.size() + s.write_dir.size(), "a node is in both directories");
+  expect(directory.size() == s.read_dir.size() + s.write_dir.size() + readers.size(),
+         "a node is in the directory twice");
+  expect(record.is_open == PageWord(words_[page], node_id(home)).is_open(),
+         "the word is not what the home takes it for");
+  expect(!record.is_open || may_be_read(record.page), "the word is open while nodes must not read the page");
   expect(in_round != s.answers.empty(), "a round is in progress, and nothing is awaited, or the other way round");
   expect(in_round || (s.rd | s.wr | s.rl).empty(), "requests wait for a round that is not in progress");
   expect(!s.awaiting_page || in_round, "a whole page is awaited outside a round");
@@ -72,7 +83,7 @@ void Running::check_client(unsigned page, unsigned n, uint16_t to_client, uint16
   const DriverState here = state(n);
   const DriverState::Record& record = here.record(page);
   const Client& c = record.page.client;
-  const NodeSet directory = s.read_dir | s.write_dir;
+  const NodeSet directory = s.read_dir | s.write_dir | readers_of(page);
   const NodeId id = node_id(n);
   const bool in_round = s.state == ServerState::kRelInProgress;
   const bool has_copy = c.state != PageState::kInv;
@@ -89,9 +100,10 @@ void Running::check_client(unsigned page, unsigned n, uint16_t to_client, uint16
   const bool answering = going({MessageKind::kAck, MessageKind::kDiff, MessageKind::k1wdata});
 
   expect(!has_copy || directory.contains(id), "a copy that the directory does not list");
-  expect(
-      has_copy || !directory.contains(id) || answered || answering || coming({MessageKind::kRdat, MessageKind::kWdat}),
-      "the directory lists a copy that is not there");
+  const bool is_reading = c.phase == Phase::kFetching && !c.fetch_is_void;
+  expect(has_copy || is_reading || !directory.contains(id) || answered || answering ||
+             coming({MessageKind::kRdat, MessageKind::kWdat}),
+         "the directory lists a copy that is not there");
   expect(c.state != PageState::kWrite || s.write_dir.contains(id) || going({MessageKind::kWnotify}) ||
              (in_round && s.answers.contains(id)),
          "a write copy that the directory takes for a read copy");
@@ -190,8 +202,8 @@ std::string list(NodeSet set) {
 
 std::string Running::describe() const {
   static constexpr std::array<const char*, 3> kStates = {"INV", "READ", "WRITE"};
-  static constexpr std::array<const char*, 6> kPhases = {
-      "", " BUSY(RREQ)", " BUSY(WREQ)", " INV_IN_PROG(read)", " INV_IN_PROG(write)", " INV_IN_PROG(sole)"};
+  static constexpr std::array<const char*, 7> kPhases = {
+      "", " BUSY(RREQ)", " BUSY(WREQ)", " FETCHING", " INV_IN_PROG(read)", " INV_IN_PROG(write)", " INV_IN_PROG(sole)"};
   static constexpr std::array<const char*, 4> kServers = {"READ", "WRITE", "SWRITE", "REL_IN_PROG"};
   static constexpr std::array<const char*, 3> kRights = {"no access", "reads", "writes"};
   std::string out;
@@ -203,17 +215,18 @@ std::string Running::describe() const {
   };
   for (unsigned page = 0; page < pages(); ++page) {
     const Server& s = page_at(scenario_->homes[page], page).server;
-    out += fmt::format("page {}, home node {}: server {}, read_dir {}, write_dir {}, answers {}, rd {}, wr {}, rl {}\n",
-                       page, scenario_->homes[page], kServers[static_cast<size_t>(s.state)], list(s.read_dir),
-                       list(s.write_dir), list(s.answers), list(s.rd), list(s.wr), list(s.rl));
+    out += fmt::format(
+        "page {}, home node {}: server {}, read_dir {}, write_dir {}, answers {}, rd {}, wr {}, rl {}, word {:#x}\n",
+        page, scenario_->homes[page], kServers[static_cast<size_t>(s.state)], list(s.read_dir), list(s.write_dir),
+        list(s.answers), list(s.rd), list(s.wr), list(s.rl), words_[page]);
     for (unsigned n = 0; n < nodes(); ++n) {
       const DriverState::Record& record = state(n).record(page);
       const Client& c = record.page.client;
       out += fmt::format(
-          "  node {}: {}{}{}{}{}, {}, frame{}{}\n", n, kStates[static_cast<size_t>(c.state)],
-          kPhases[static_cast<size_t>(c.phase)], c.single_writer ? " single writer" : "",
-          c.release_pending ? " REL is out" : "", c.queued.empty() ? "" : " queued",
-          kRights[static_cast<size_t>(right(n, page))], values(frame(n, page)),
+          "  node {}: {}{}{}{}{}{}, {}, frame{}{}\n", n, kStates[static_cast<size_t>(c.state)],
+          kPhases[static_cast<size_t>(c.phase)], c.fetch_is_void ? " void" : "",
+          c.single_writer ? " single writer" : "", c.release_pending ? " REL is out" : "",
+          c.queued.empty() ? "" : " queued", kRights[static_cast<size_t>(right(n, page))], values(frame(n, page)),
           record.twin == nullptr ? std::string() : ", twin" + values(reinterpret_cast<const uint64_t*>(record.twin)));
     }
   }

@@ -37,13 +37,13 @@ void Running::serialise_page(unsigned node, unsigned page, std::vector<uint8_t>&
        (c.release_pending ? 1u : 0u) << 6 | (record.twin != nullptr ? 1u : 0u) << 7);
   byte(c.mapped.bits() | c.queued.bits() << 1 | c.releasing.bits() << 2 | (record.readable ? 1u : 0u) << 3 |
        (c.release_pending ? (record.release_slot ^ state(node).epoch()) & 1 : 0) << 4 |
-       uint64_t{static_cast<uint8_t>(right(node, page))} << 5);
+       uint64_t{static_cast<uint8_t>(right(node, page))} << 5 | (c.fetch_is_void ? 1u : 0u) << 7);
   words(frame(node, page));
   if (record.twin != nullptr) words(reinterpret_cast<const uint64_t*>(record.twin));
   if (scenario_->homes[page] != node) return;
   const Server& s = record.page.server;
   byte(static_cast<unsigned>(s.state) | (s.awaiting_page ? 1u : 0u) << 2 | (s.diffs_waiting ? 1u : 0u) << 3 |
-       (s.granting ? 1u : 0u) << 4);
+       (s.granting ? 1u : 0u) << 4 | (s.wanted ? 1u : 0u) << 5 | (record.is_open ? 1u : 0u) << 6);
   for (const NodeSet& set : {s.read_dir, s.write_dir, s.answers, s.rd, s.wr, s.rl}) nodes_of(set);
   DriverState::each_kept(record, [&](std::span<const std::byte> diff) {
     byte(diff.size());
@@ -57,8 +57,8 @@ void Running::serialise_thread(const Thread& thread, std::vector<uint8_t>& out) 
   put(out, static_cast<uint16_t>(position.pc << 4 | static_cast<unsigned>(position.at)));
   if (!position.is_inside()) return;
   const DriverState here = state(thread.node);
-  out.push_back(static_cast<uint8_t>(static_cast<unsigned>(position.locked + 1) | (position.has_queue ? 1u : 0u) << 6 |
-                                     (position.has_marked ? 1u : 0u) << 7));
+  put(out, position.locked);
+  out.push_back(static_cast<uint8_t>((position.has_queue ? 1u : 0u) | (position.has_marked ? 2u : 0u)));
   if (!thread.is_processor) {
     out.push_back(thread.packet.page);
     out.push_back(static_cast<uint8_t>(thread.packet.kind));
@@ -106,6 +106,8 @@ void Running::serialise(std::vector<uint8_t>& out) const {
     else
       out.push_back(0xff);
   for (const bool held : lock_held_) out.push_back(held ? 1 : 0);
+  if (scenario_->one_sided)
+    for (const uint64_t word : words_) put(out, static_cast<uint16_t>(word));
   for (const Value value : golden_) put(out, value);
 }
 
@@ -126,6 +128,7 @@ void Running::save(std::vector<std::byte>& image) const {
   add(&tokens_, sizeof tokens_);
   add(&lock_held_, sizeof lock_held_);
   add_all(rights_);
+  add_all(words_);
   add_all(flight_);
   add_all(golden_);
   for (const auto& part : memory_) add(part.data(), part.size());
@@ -154,6 +157,7 @@ void Running::restore(const std::vector<std::byte>& image) {
   take(&tokens_, sizeof tokens_);
   take(&lock_held_, sizeof lock_held_);
   take_all(rights_);
+  take_all(words_);
   take_all(flight_);
   take_all(golden_);
   for (const auto& part : memory_) take(part.data(), part.size());

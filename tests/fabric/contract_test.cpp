@@ -454,6 +454,21 @@ TEST_P(FabricContract, AGetAfterAnAtomicReadsBehindIt) {
   owner.join();
 }
 
+// A node that reads pages by itself adds to the words of many, and the owner swaps them.
+TEST_P(FabricContract, AdditionsThatAreUnderWayTogetherAllTakeEffect) {
+  constexpr unsigned kWords = 20;
+  std::array<uint64_t, kWords> old{};
+  std::array<Completion, kWords> added;
+  for (uint64_t round = 0; round < 50; ++round) {
+    for (unsigned i = 0; i < kWords; ++i)
+      added[i] = a_.start_fetch_add(NodeId(1), SegmentId::kPages, i * sizeof(uint64_t), i + 1, old[i]);
+    for (const Completion completion : added) a_.wait(completion);
+    for (unsigned i = 0; i < kWords; ++i) ASSERT_EQ(old[i], round == 0 ? 0 : 100 + round - 1);
+    for (unsigned i = 0; i < kWords; ++i)
+      ASSERT_EQ(b_.fetch_and_set(NodeId(1), SegmentId::kPages, i * sizeof(uint64_t), 100 + round), old[i] + i + 1);
+  }
+}
+
 // While one thread copies, the other uses the words that lie wholly in the copied range: each word must be one of two
 // values, wherever the range and the thread's own bytes begin.
 TEST_P(FabricContract, AWordIsNeverSeenInPart) {

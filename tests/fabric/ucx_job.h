@@ -23,6 +23,7 @@ class UcxJob {
     options_.hosts.assign(nodes, "here");
     options_.region_size = frames_bytes;
     options_.lines_bytes = kLinesBytes;
+    options_.pages_bytes = 4096;
     JobSecret secret{};
     secret.fill(std::byte{0x5a});
     set_secret(secret);

@@ -114,7 +114,7 @@ SimNetwork::SimNetwork(const Options& options) : options_(options), random_(opti
   links_.resize(size_t{options.nodes} * options.nodes);
   for (uint16_t node = 0; node < options.nodes; ++node) {
     fabrics_.push_back(std::unique_ptr<SimFabric>(new SimFabric(*this, NodeId(node))));
-    for (const size_t bytes : {options.frames_bytes, options.words_bytes, options.lines_bytes}) {
+    for (const size_t bytes : {options.frames_bytes, options.words_bytes, options.lines_bytes, options.pages_bytes}) {
       std::vector<uint64_t>& memory = memory_.emplace_back((bytes + 7) / 8);
       segments_.push_back(std::as_writable_bytes(std::span(memory)).first(bytes));
     }

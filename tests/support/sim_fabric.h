@@ -84,7 +84,8 @@ class SimNetwork {
     uint64_t seed = 1;
     size_t frames_bytes = 64 * 1024;  // size of each node's kFrames segment,
     size_t words_bytes = 64 * 1024;   // of its kWords segment,
-    size_t lines_bytes = 16 * 1024;   // and of its kLines segment
+    size_t lines_bytes = 16 * 1024;   // of its kLines segment,
+    size_t pages_bytes = 4 * 1024;    // and of its kPages segment
     PollMode poll = PollMode::kManual;
   };
 

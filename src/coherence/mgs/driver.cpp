@@ -7,7 +7,6 @@
 
 #include "base/steps.h"
 #include "coherence/mgs/message_types.h"
-#include "coherence/stride_prefetcher.h"
 
 namespace multigrain::mgs {
 namespace {
@@ -28,10 +27,13 @@ const char* message_name(MessageType type) {
 
 // --- Start
 
-Driver::Driver(const NodeServices& services, unsigned prefetch, PagePool twins, PagePool diffs)
-    : PageDriver(services, std::move(twins)), prefetch_(prefetch), diffs_(std::move(diffs)) {}
+Driver::Driver(const NodeServices& services, const Options& options, PagePool twins, PagePool diffs)
+    : PageDriver(services, std::move(twins)),
+      options_(options),
+      words_(services.fabric, true, SegmentId::kPages),
+      diffs_(std::move(diffs)) {}
 
-Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, unsigned prefetch) {
+Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, const Options& options) {
   const size_t page_size = services.region.page_size();
   auto twins = create_twins(services);
   if (!twins) return tl::unexpected(twins.error());
@@ -41,7 +43,7 @@ Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, uns
   const uint64_t most_diffs = std::min(uint64_t{1} << 20, layout::kTablesSize / 8 / diff_buffer);
   auto diffs = PagePool::create(diff_buffer, most_diffs);
   if (!diffs) return tl::unexpected(diffs.error());
-  std::unique_ptr<Driver> driver(new Driver(services, prefetch, std::move(*twins), std::move(*diffs)));
+  std::unique_ptr<Driver> driver(new Driver(services, options, std::move(*twins), std::move(*diffs)));
   auto records = SparseTable<Record>::create(services.region.page_count(), "page records");
   if (!records) return tl::unexpected(records.error());
   driver->records_ = std::move(*records);
@@ -57,6 +59,10 @@ Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, uns
 
 namespace {
 
+bool reads_by_itself(const Actions& actions) {
+  return actions.size() == 1 && actions[0].verb == Verb::kFetch;
+}
+
 // It is of the initial-exec kind, because the fault handler uses it, where a first access must not allocate.
 [[gnu::tls_model("initial-exec")]] constinit thread_local StridePrefetcher t_prefetcher;
 
@@ -71,36 +77,53 @@ bool Driver::on_fault(PageId page, bool is_write) {
   MULTIGRAIN_STEP(&record.changed);
   const uint32_t seen = record.changed.prepare();
   std::optional<PollingScope> polling;
+  Fetch fetch;
   bool asks = false;
   FaultOutcome outcome;
   {
     Actions actions;
     MULTIGRAIN_LOCK_STEP(record.lock);
     const LockGuard hold(record.lock);
-    const Client before = record.page.client;
+    close(page, record);
+    const PageState state = record.page.client.state;
+    const Phase phase = record.page.client.phase;
     outcome =
         mgs::on_fault(record.page, context(record), kNodeDomain, is_write ? Access::kWrite : Access::kRead, actions);
-    if (outcome == FaultOutcome::kWait) polling.emplace(services_.fabric);
+    asks = phase == Phase::kIdle && state == PageState::kInv;
+    if (reads_by_itself(actions))
+      fetch.add(page, record.home());
+    else if (asks && outcome == FaultOutcome::kWait)
+      polling.emplace(services_.fabric);
     perform(page, record, actions, nullptr);
-    if (before.phase == Phase::kIdle && before.state == PageState::kInv) {
-      asks = true;
+    open(page, record);
+    if (asks) {
       profile.count(is_write ? Counter::kWriteFaults : Counter::kReadFaults);
     } else if (outcome == FaultOutcome::kResolved) {
-      profile.count(before.state == PageState::kRead && is_write ? Counter::kUpgrades : Counter::kLocalFaults);
+      profile.count(state == PageState::kRead && is_write ? Counter::kUpgrades : Counter::kLocalFaults);
     }
   }
   // This comes before the wait, so that the home, if it has to be woken, finds all requests at once.
-  if (prefetch_ != 0 && (asks || outcome == FaultOutcome::kWait)) {
-    const StridePrefetcher::Prediction ahead =
-        asks ? t_prefetcher.predict(page, is_write, prefetch_) : t_prefetcher.predict_while_waiting(page, is_write);
-    if (ahead.count != 0)
-      prefetch(page, PageId(static_cast<uint64_t>(ahead.from)), ahead.stride, ahead.count, is_write);
+  if (options_.prefetch != 0 && (asks || outcome == FaultOutcome::kWait)) {
+    StridePrefetcher::Prediction ahead{static_cast<int64_t>(page.value), 1, is_write ? 0 : options_.prefetch};
+    if (options_.ahead == Ahead::kPredicted)
+      ahead = asks ? t_prefetcher.predict(page, is_write, most_ahead(is_write))
+                   : t_prefetcher.predict_while_waiting(page, is_write);
+    if (ahead.count != 0) prefetch(page, ahead, is_write, fetch);
   }
+  const bool reads_the_page = !fetch.empty() && fetch[0].page == page;
+  if (!fetch.empty() && this->fetch(fetch, polling) && reads_the_page) return true;
   if (outcome == FaultOutcome::kResolved) return true;
+  if (!polling) polling.emplace(services_.fabric);
   // Whatever has woken this thread, only the access itself shows whether the rights are there now.
   const CategoryScope waiting(profile, Category::kDataWait);
   wait_until(*polling, services_.wait, record.changed, [&record, seen] { return record.changed.changed_since(seen); });
   return true;
+}
+
+// A page that this node reads by itself costs no other node anything, and what the fault costs is shared by more.
+unsigned Driver::most_ahead(bool is_write) const {
+  if (is_write || !options_.reads_one_sided) return options_.prefetch;
+  return std::min(4 * options_.prefetch, Config::kMaxPrefetch);
 }
 
 bool Driver::nobody_has(const Page& page) {
@@ -108,18 +131,21 @@ bool Driver::nobody_has(const Page& page) {
          page.server.state == ServerState::kRead && page.server.read_dir.empty();
 }
 
-// Prefetches for a processor that is at page `at`. A prefetch is a fault that no thread waits for, so the protocol
-// needs nothing new. For reading it asks for all pages that are not here. For writing it opens only pages that are at
+// A prefetch is a fault that no thread waits for, so the protocol needs nothing new. For reading it asks for all pages that are not here. For writing it opens only pages that are at
 // home here and of which no node has a copy. Asking for more would make nodes writers that may never write, and every
 // writer more is a twin, a diff and a longer round.
-void Driver::prefetch(PageId at, PageId from, int64_t stride, uint32_t count, bool is_write) {
-  if (is_write && stride == 1) {
-    // This node becomes the single writer of these pages.
+void Driver::prefetch(PageId at, const StridePrefetcher::Prediction& ahead, bool is_write, Fetch& fetch) {
+  const PageId from(static_cast<uint64_t>(ahead.from));
+  if (is_write && ahead.stride == 1) {
+    // This node becomes the single writer of these pages, except of those that other nodes keep coming for.
     open_ahead(
-        records_, at, PageId(from.value + 1), count,
-        [](const Record& next) {
-          next.lock.assume_held();
-          return nobody_has(next.page);
+        records_, at, PageId(from.value + 1), ahead.count,
+        [this](PageId next, Record& record) {
+          record.lock.assume_held();
+          close(next, record);
+          const bool is_unused = nobody_has(record.page);
+          if (!is_unused) open(next, record);
+          return is_unused;
         },
         [this](PageId next, Record& record) {
           record.lock.assume_held();
@@ -128,22 +154,31 @@ void Driver::prefetch(PageId at, PageId from, int64_t stride, uint32_t count, bo
           for (const Action& action : actions)
             if (action.verb != Verb::kMapWrite) perform_one(next, record, action, nullptr);
           record.readable = false;
+          open(next, record);
         });
     return;
   }
   uint64_t asked = 0;
+  // Another thread may have changed these records last, in the cache of its core: so they come at the same time.
+  for (uint32_t i = 1; i <= ahead.count; ++i) {
+    const uint64_t next = from.value + static_cast<uint64_t>(ahead.stride * static_cast<int64_t>(i));
+    if (next < records_.count()) __builtin_prefetch(&records_[next], 1);
+  }
   const MessageBatch batch(services_.fabric);
-  for_each_ahead(records_, at, from, stride, count, [&](PageId page, Record& record, NodeId home) {
+  for_each_ahead(records_, at, from, ahead.stride, ahead.count, [&](PageId page, Record& record, NodeId home) {
     if (is_write && home != self_) return;
     Actions actions;
     MULTIGRAIN_LOCK_STEP(record.lock);
     const LockGuard hold(record.lock);
-    if (is_write ? !nobody_has(record.page)
-                 : record.page.client.phase != Phase::kIdle || record.page.client.state != PageState::kInv)
-      return;
-    mgs::on_fault(record.page, context(record), kNodeDomain, is_write ? Access::kWrite : Access::kRead, actions);
-    perform(page, record, actions, nullptr);
-    ++asked;
+    close(page, record);
+    if (is_write ? nobody_has(record.page)
+                 : record.page.client.phase == Phase::kIdle && record.page.client.state == PageState::kInv) {
+      mgs::on_fault(record.page, context(record), kNodeDomain, is_write ? Access::kWrite : Access::kRead, actions);
+      if (reads_by_itself(actions)) fetch.add(page, home);
+      perform(page, record, actions, nullptr);
+      ++asked;
+    }
+    open(page, record);
   });
   if (asked != 0) this_profile().count(Counter::kPrefetches, asked);
 }
@@ -176,10 +211,12 @@ void Driver::release() {
         const LockGuard hold(record.lock);
         // A page has at most one REL out, so one slot in each record is enough. A release that joins an earlier one
         // waits for the release epoch of that one.
+        close(page, record);
         const bool joins = record.page.client.release_pending;
         if (!joins) record.release_slot = slot;
         const bool must_wait = mgs::on_release(record.page, context(record), kNodeDomain, actions);
         perform(page, record, actions, nullptr);
+        open(page, record);
         if (joins || !must_wait) releases_.finish(slot);
         released += must_wait ? 1 : 0;
       }
@@ -218,6 +255,7 @@ void Driver::on_message(const Message& message) {
   Actions actions;
   MULTIGRAIN_LOCK_STEP(record.lock);
   const LockGuard hold(record.lock);
+  close(page, record);
   if (!mgs::on_message(record.page, context(record), message.from, kind, actions))
     panic("an MGS message that its sender cannot have sent now; from node / kind / page", message.from.value,
           static_cast<uint64_t>(kind), page.value);
@@ -225,6 +263,7 @@ void Driver::on_message(const Message& message) {
   if (kind == MessageKind::k1wgr) count(Counter::kSingleWriterGrants);
   if (kind == MessageKind::k1wdata) count(Counter::kSingleWriterBreaks);
   perform(page, record, actions, &message);
+  open(page, record);
 }
 
 // --- Actions
@@ -290,6 +329,8 @@ void Driver::perform_one(PageId page, Record& record, const Action& action, cons
     case Verb::kReleased:
       releases_.finish(record.release_slot);
       return;
+    case Verb::kFetch:
+      return;  // by whoever has called, without the lock
     case Verb::kUnmap:
       break;
   }

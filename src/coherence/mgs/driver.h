@@ -1,9 +1,11 @@
-// The driver of MGS feeds the transitions faults, releases and messages, and carries out their actions.
+// The driver of MGS feeds the transitions faults, releases, messages and what nodes have read by themselves, and carries
+// out their actions. Parts of it are faults, releases and messages (driver.cpp) and one-sided reads (reads.cpp).
 //
 // A page's lock is held for one transition and its actions, and never while waiting for a message. The driver keeps
 // this invariant: whenever a page's lock is free, the node's access rights in the view are those that the page's Client
 // says (mapped, and writable if the state is kWrite), or fewer; but a home that will_keep_read_right() keeps the right
-// to read.
+// to read. And whenever the lock is free at the page's home, the page's word is open if nodes read by themselves and
+// may_be_read() says so.
 #pragma once
 
 #include <atomic>
@@ -12,9 +14,12 @@
 
 #include "base/spin_lock.h"
 #include "coherence/mgs/delayed_update_queue.h"
+#include "coherence/mgs/fetch.h"
 #include "coherence/mgs/release_epochs.h"
 #include "coherence/mgs/transitions.h"
 #include "coherence/page_driver.h"
+#include "coherence/stride_prefetcher.h"
+#include "fabric/own_words.h"
 #include "memory/diff.h"
 #include "memory/page_pool.h"
 #include "memory/sparse_table.h"
@@ -32,9 +37,20 @@ struct DriverState;
 
 class Driver final : public PageDriver {
  public:
-  // Registers the message handlers. `prefetch` is the most pages that are asked for at a time, ahead of a processor
-  // that faults on one page after the other; 0: none. Errors: tables that cannot be reserved.
-  static Result<std::unique_ptr<Driver>> create(const NodeServices& services, unsigned prefetch = 0);
+  // Which pages are asked for ahead: those that a processor's faults predict, or (in tests) those behind the page of every
+  // read fault.
+  enum class Ahead : uint8_t { kPredicted, kAlways };
+
+  struct Options {
+    // The most pages that are asked for at a time, ahead of a processor that faults on one page after the other; 0: none.
+    // A node reads up to four times as many by itself.
+    unsigned prefetch = 0;
+    // If true, nodes read pages by themselves. It is the same on every node.
+    bool reads_one_sided = false;
+    Ahead ahead = Ahead::kPredicted;
+  };
+  // Registers the message handlers. Errors: tables that cannot be reserved.
+  static Result<std::unique_ptr<Driver>> create(const NodeServices& services, const Options& options);
 
   bool on_fault(PageId page, bool is_write) override;
   void release() override;
@@ -57,20 +73,38 @@ class Driver final : public PageDriver {
   struct alignas(64) Record : TwinnedRecord {
     uint8_t release_slot MG_GUARDED_BY(lock) = 0;  // the slot for the REL that is out
     bool readable MG_GUARDED_BY(lock) = false;     // the view allows reading, and not writing
+    bool is_open MG_GUARDED_BY(lock) = false;      // at the home: the page's word is open
     EventCount changed;                            // notified by kWake
     Page page MG_GUARDED_BY(lock);
     KeptDiff* kept MG_GUARDED_BY(lock) = nullptr;
   };
 
-  Driver(const NodeServices& services, unsigned prefetch, PagePool twins, PagePool diffs);
+  Driver(const NodeServices& services, const Options& options, PagePool twins, PagePool diffs);
+  [[nodiscard]] PageContext context(const Record& record) const {
+    return {PageDriver::context(record), options_.reads_one_sided};
+  }
 
   static void handle(void* context, const Message& message);
   void on_message(const Message& message);
 
-  // Asks for `count` pages as if the calling processor had faulted on them, without waiting. The first page is `from` +
-  // `stride`, and each is `stride` pages after the one before.
-  void prefetch(PageId at, PageId from, int64_t stride, uint32_t count, bool is_write);
+  // Asks for the predicted pages as if the calling processor, which is at page `at`, had faulted on them, without
+  // waiting. Pages that the node is going to read by itself join `fetch`.
+  void prefetch(PageId at, const StridePrefetcher::Prediction& ahead, bool is_write, Fetch& fetch);
 
+  // --- One-sided reads (reads.cpp).
+  // At the home, close() comes before every event of the page, and open() when its actions have been carried out. Where
+  // nodes do not read by themselves, and elsewhere, they do nothing.
+  void close(PageId page, Record& record) MG_REQUIRES(record.lock);
+  void open(PageId page, Record& record) MG_REQUIRES(record.lock);
+  // Reads the pages, all of which have entered Phase::kFetching, and makes the transitions that end this. The calling
+  // thread holds no lock. It polls from when it asks the home of the first page, which had closed its word, or has taken
+  // the page away again. Returns whether the first page is here.
+  bool fetch(Fetch& fetch, std::optional<PollingScope>& polling);
+  void read(Fetch& fetch);
+  bool finish(const Fetch& fetch, uint32_t first, uint32_t count, std::optional<PollingScope>& polling);
+  void ask(const Fetch& fetch, uint32_t which, std::optional<PollingScope>& polling);
+
+  [[nodiscard]] unsigned most_ahead(bool is_write) const;
   // Returns whether no node has a copy. To be called at the home, with the record locked.
   static bool nobody_has(const Page& page);
   // Carries out the actions, and the transitions that follow from them.
@@ -88,7 +122,8 @@ class Driver final : public PageDriver {
   // Faults detect accesses, and rights belong to the node, so there is one domain.
   static constexpr DomainId kNodeDomain{0};
 
-  const uint32_t prefetch_;
+  const Options options_;
+  OwnWords words_;  // of the page table
   SparseTable<Record> records_;
   DelayedUpdateQueue queue_;
   ReleaseEpochs releases_;

@@ -8,6 +8,7 @@
 #include "base/ids.h"
 #include "base/node_set.h"
 #include "coherence/action_list.h"
+#include "coherence/context.h"
 
 namespace multigrain::mgs {
 
@@ -46,6 +47,7 @@ enum class Phase : uint8_t {
   kIdle,
   kBusyRead,            // RREQ is out
   kBusyWrite,           // WREQ is out
+  kFetching,            // the node reads the page by itself
   kReadInvInProgress,   // INV_IN_PROG of a read copy
   kWriteInvInProgress,  // INV_IN_PROG of a write copy
   k1wInvInProgress,     // INV_IN_PROG of the sole writer's copy
@@ -60,6 +62,7 @@ struct Client {
   Phase phase = Phase::kIdle;
   bool single_writer = false;    // releases ignore the page
   bool release_pending = false;  // a REL is out
+  bool fetch_is_void = false;    // INV came while the node read the page by itself
   DomainId requester;            // its fault is why the request is out
   DomainSet mapped;              // tlb_dir: domains with access to the page
   DomainSet queued;              // domains that have the page in their queue
@@ -75,6 +78,7 @@ struct Server {
   bool awaiting_page = false;  // a 1WINV is unanswered: diffs wait
   bool diffs_waiting = false;  // a diff waits for that page
   bool granting = false;       // 1WGR follows the home's own ACK
+  bool wanted = false;         // another node has come for the page since the home last wrote it alone (o)
   NodeSet read_dir;
   NodeSet write_dir;
   // The ACK, DIFF, 1WDATA or ACK1W of these nodes is outstanding: Figure 22's "count", by name.
@@ -98,6 +102,7 @@ enum class Verb : uint8_t {
   kSend,          // send `kind` without data to each of `nodes`
   kSendPage,      // the same, with the copy, stable until read
   kSendDiff,      // send DIFF to the home: local copy against twin
+  kFetch,         // read the page by itself, and then report on_fetched(), or on_refused() if the home's word is closed
   kTakePage,      // fill the local copy with the bytes of the message being handled
   kTakeHomeCopy,  // the same for the home copy
   kMergeDiff,     // apply the diff of the message being handled to the home copy
@@ -111,6 +116,11 @@ enum class Verb : uint8_t {
   kQueue,     // append the page to `domain`'s delayed update queue
   kWake,      // processors that wait for this page look again
   kReleased,  // the page's release is done for all of `domains`
+};
+
+// The nodes of a transition, and the option of the run.
+struct PageContext : Context {
+  bool reads_one_sided = false;  // nodes read pages by themselves
 };
 
 struct Action {

@@ -8,6 +8,11 @@
 //  ----------------  ----------------  ---------------------------------------------  -------------------  ---------------
 //  not idle          fault             wait for a wake                                same                 L
 //  INV, idle         read fault        RREQ                                           busy                 5
+//  ... one-sided     read fault        read the page by itself                        fetching             (n)
+//  fetching          the page is here  map for reading, wake                          READ, idle           (n)
+//  fetching          closed            RREQ                                           busy                 (n)
+//  fetching          INV               ACK                                            fetching, void       (n)
+//  fetching, void    the page is here  RREQ                                           busy                 (n)
 //  INV, idle         write fault       WREQ                                           busy                 5
 //  READ, idle        read fault        map for reading                                same                 1
 //  READ, idle        write fault       twin, WNOTIFY, queue, map for writing          WRITE                2, 15, 8
@@ -34,6 +39,7 @@
 //
 //  state             event             actions                                        next state           arc
 //  ----------------  ----------------  ---------------------------------------------  -------------------  ---------------
+//  READ, WRITE       nodes have read   read_dir + these                               same                 (n)
 //  READ, WRITE       RREQ              read_dir + src, RDAT                           same                 28, 30
 //  READ, WRITE       WREQ              write_dir + src, WDAT                          WRITE, SWRITE (e)    29, 30
 //  SWRITE            RREQ, WREQ        remember it; 1WINV to the writer               REL_IN_PROG          36
@@ -43,6 +49,7 @@
 //  WRITE             REL               several writers: INV to all                    REL_IN_PROG          31
 //  WRITE             REL               one writer and readers: INV to them, 1WINV     REL_IN_PROG          31
 //  WRITE             REL               one writer, alone: 1WGR                        REL_IN_PROG          31
+//  WRITE             REL of the home   it is the one writer, alone: 1WINV to itself   REL_IN_PROG          (o)
 //  WRITE             REL               one writer, the home reads: INV, later 1WGR    REL_IN_PROG          (l)
 //  REL_IN_PROG       REL               remember it                                    same                 33
 //  any other         REL               RACK                                           same                 (b)
@@ -72,13 +79,16 @@ constexpr bool is_for_server(MessageKind kind) {
 // This makes one transition: the event itself, and all messages of the home to itself that follow from it.
 class Transition {
  public:
-  Transition(Page& page, const Context& context, Actions& actions)
+  Transition(Page& page, const PageContext& context, Actions& actions)
       : page_(page), client_(page.client), server_(page.server), context_(context), actions_(actions) {}
 
   FaultOutcome fault(DomainId domain, Access access);
   bool release(DomainId domain);
   void unmapped(DomainId domain);
   bool message(NodeId from, MessageKind kind);
+  void fetched();
+  void refused();
+  bool readers(NodeSet readers);
   // Handles the home's messages to itself.
   void process_self_messages();
 
@@ -130,7 +140,7 @@ class Transition {
   const Page& page_;
   Client& client_;
   Server& server_;
-  const Context& context_;
+  const PageContext& context_;
   Actions& actions_;
   std::array<MessageKind, kSelfCapacity> self_{};
   size_t self_head_ = 0;
@@ -189,8 +199,34 @@ FaultOutcome Transition::fault(DomainId domain, Access access) {
 
 void Transition::fault_on_inv(DomainId domain, Access access) {  // 5
   client_.requester = domain;
+  if (access == Access::kRead && context_.reads_one_sided && !context_.is_home()) {
+    client_.phase = Phase::kFetching;
+    act(Verb::kFetch);
+    return;
+  }
   client_.phase = access == Access::kRead ? Phase::kBusyRead : Phase::kBusyWrite;
   to_home(access == Access::kRead ? MessageKind::kRreq : MessageKind::kWreq);
+}
+
+// The home has this node among its readers since the node added its bit, so an INV that was due has come, or will come.
+void Transition::fetched() {
+  MG_CHECK(client_.phase == Phase::kFetching);
+  if (client_.fetch_is_void) {
+    client_.fetch_is_void = false;
+    refused();
+    return;
+  }
+  client_.phase = Phase::kIdle;
+  client_.state = PageState::kRead;
+  client_.mapped.insert(client_.requester);
+  act(Verb::kMapRead, client_.requester);
+  act(Verb::kWake);
+}
+
+void Transition::refused() {
+  MG_CHECK(client_.phase == Phase::kFetching && !client_.fetch_is_void);
+  client_.phase = Phase::kBusyRead;
+  to_home(MessageKind::kRreq);
 }
 
 void Transition::read_fault_on_mapped(DomainId domain) {  // 1
@@ -304,6 +340,14 @@ bool Transition::rack() {  // 9, 10
 // --- Remote Client ----------------------------------------------------------------------------------------------
 
 bool Transition::inv() {  // 16, 19
+  // What the node is reading must not be used. Nothing is mapped, so the answer need not wait for the end of that. After
+  // it the node asks the home, so it is not voided again.
+  if (client_.phase == Phase::kFetching) {
+    if (client_.fetch_is_void) return false;
+    client_.fetch_is_void = true;
+    to_home(MessageKind::kAck);
+    return true;
+  }
   if (client_.phase != Phase::kIdle || client_.state == PageState::kInv || client_.single_writer) return false;
   start_invalidation(client_.state == PageState::kRead ? Phase::kReadInvInProgress : Phase::kWriteInvInProgress);
   return true;
@@ -414,8 +458,19 @@ bool Transition::server_message(NodeId from, MessageKind kind) {
   }
 }
 
+bool Transition::readers(NodeSet readers) {
+  bool may_be = !readers.contains(context_.self) && mgs::may_be_read(page_);
+  readers.for_each(
+      [&](NodeId node) { may_be = may_be && !server_.read_dir.contains(node) && !server_.write_dir.contains(node); });
+  if (!may_be) return false;
+  server_.read_dir = server_.read_dir | readers;
+  server_.wanted = true;
+  return true;
+}
+
 void Transition::serve_request(NodeId from, MessageKind kind) {
   const bool write = kind == MessageKind::kWreq;
+  if (from != context_.self && context_.reads_one_sided) server_.wanted = true;
   switch (server_.state) {
     case ServerState::kRelInProgress:  // 33
       (write ? server_.wr : server_.rd).insert(from);
@@ -441,9 +496,13 @@ void Transition::serve_request(NodeId from, MessageKind kind) {
 }
 
 // When the home is the only node with a copy and writes it, the single-writer condition holds already; the figure would
-// find that out at the first release. There is no page to transfer and no node to tell.
+// find that out at the first release. There is no page to transfer and no node to tell. But where nodes read by themselves
+// and another node has come for the page since the home last wrote it alone, it will probably come again. Then the page
+// stays an ordinary one, whose release leaves the home a reader: the other node finds it so that it can be read (o).
 void Transition::grant_whole_machine_to_home() {
-  if (server_.read_dir.empty() && server_.write_dir == NodeSet::of(context_.self)) server_.state = ServerState::kSwrite;
+  if (!server_.read_dir.empty() || server_.write_dir != NodeSet::of(context_.self)) return;
+  if (!server_.wanted) server_.state = ServerState::kSwrite;
+  server_.wanted = false;
 }
 
 bool Transition::serve_wnotify(NodeId from) {
@@ -494,6 +553,8 @@ void Transition::serve_release(NodeId from) {
     server_.awaiting_page = true;
     to(server_.read_dir, MessageKind::kInv);
     to(server_.write_dir, MessageKind::k1winv);
+  } else if (server_.write_dir == NodeSet::of(context_.self)) {
+    recall_single_writer();  // (o)
   } else {
     to(server_.write_dir, MessageKind::k1wgr);
   }
@@ -595,23 +656,40 @@ const char* name(MessageKind kind) {
   return kind < MessageKind::kKindCount ? kNames[static_cast<size_t>(kind)] : "unknown";
 }
 
-FaultOutcome on_fault(Page& page, const Context& context, DomainId domain, Access access, Actions& actions) {
+FaultOutcome on_fault(Page& page, const PageContext& context, DomainId domain, Access access, Actions& actions) {
   return Transition(page, context, actions).fault(domain, access);
 }
 
-bool on_release(Page& page, const Context& context, DomainId domain, Actions& actions) {
+bool on_release(Page& page, const PageContext& context, DomainId domain, Actions& actions) {
   return Transition(page, context, actions).release(domain);
 }
 
-void on_unmapped(Page& page, const Context& context, DomainId domain, Actions& actions) {
+void on_unmapped(Page& page, const PageContext& context, DomainId domain, Actions& actions) {
   Transition(page, context, actions).unmapped(domain);
 }
 
-bool will_keep_read_right(const Page& page, const Context& context) {
+void on_fetched(Page& page, const PageContext& context, Actions& actions) {
+  Transition(page, context, actions).fetched();
+}
+
+void on_refused(Page& page, const PageContext& context, Actions& actions) {
+  Transition(page, context, actions).refused();
+}
+
+bool on_readers(Page& page, const PageContext& context, NodeSet readers) {
+  Actions none;
+  return readers.empty() || Transition(page, context, none).readers(readers);
+}
+
+bool may_be_read(const Page& page) {
+  return page.server.state == ServerState::kRead || page.server.state == ServerState::kWrite;
+}
+
+bool will_keep_read_right(const Page& page, const PageContext& context) {
   return page.client.phase == Phase::k1wInvInProgress && context.is_home() && page.server.wr.empty();
 }
 
-bool on_message(Page& page, const Context& context, NodeId from, MessageKind kind, Actions& actions) {
+bool on_message(Page& page, const PageContext& context, NodeId from, MessageKind kind, Actions& actions) {
   Transition transition(page, context, actions);
   if (!transition.message(from, kind)) return false;
   transition.process_self_messages();

@@ -12,31 +12,45 @@
 //  * A home that writes a page of which no node has a copy is its single writer at once.
 //  * A home that loses its page to readers stays one of them, and its own read copy keeps no writer from being a single
 //    one.
+//  * A node reads by itself, and asks the home only if that is in the middle of something, or the page has a single writer.
 //  * Mappings are removed, and known to be removed, before a diff is made or a page is sent.
 #pragma once
 
-#include "coherence/context.h"
 #include "coherence/mgs/states.h"
 
 namespace multigrain::mgs {
 
 // A processor of `domain` made an access that its mapping does not allow: RTLBFault, WTLBFault.
-FaultOutcome on_fault(Page& page, const Context& context, DomainId domain, Access access, Actions& actions);
+FaultOutcome on_fault(Page& page, const PageContext& context, DomainId domain, Access access, Actions& actions);
 
 // A processor of `domain` releases, and has taken the page off that domain's queue. Returns true if the release has to
 // wait for a kReleased that names the domain (it may be among these very actions), false if there is nothing to wait
 // for.
-bool on_release(Page& page, const Context& context, DomainId domain, Actions& actions);
+bool on_release(Page& page, const PageContext& context, DomainId domain, Actions& actions);
+
+// The node has read the page by itself (kFetch), and found the home's word open. The page is in the frame.
+void on_fetched(Page& page, const PageContext& context, Actions& actions);
+
+// The node has found the home's word closed, and has not read the page.
+void on_refused(Page& page, const PageContext& context, Actions& actions);
+
+// At the home, which has just closed the page's word: these nodes have read the page by themselves. Returns false if one
+// of them cannot have done so: the run must end. Every other event of the server comes behind this one.
+[[nodiscard]] bool on_readers(Page& page, const PageContext& context, NodeSet readers);
+
+// Returns whether other nodes may read the page at its home by themselves, as far as the server knows: the word may be
+// open once the actions of the last event have been carried out.
+[[nodiscard]] bool may_be_read(const Page& page);
 
 // The domain's mapping is gone and no processor can use it any more: PINV_ACK.
-void on_unmapped(Page& page, const Context& context, DomainId domain, Actions& actions);
+void on_unmapped(Page& page, const PageContext& context, DomainId domain, Actions& actions);
 
 // While an invalidation is in progress: returns whether the domain, once unmapped, will be mapped for reading again
 // when the round ends (at once, if no other node has to answer). A driver may then take only the right to write, which
 // is cheaper: the home copy stays the newest that there is, and only diffs can reach it before the round's end.
-[[nodiscard]] bool will_keep_read_right(const Page& page, const Context& context);
+[[nodiscard]] bool will_keep_read_right(const Page& page, const PageContext& context);
 
 // Handles a message from another node. Returns false if that node cannot have sent it now: the run must end.
-[[nodiscard]] bool on_message(Page& page, const Context& context, NodeId from, MessageKind kind, Actions& actions);
+[[nodiscard]] bool on_message(Page& page, const PageContext& context, NodeId from, MessageKind kind, Actions& actions);
 
 }  // namespace multigrain::mgs

@@ -56,7 +56,7 @@ void Driver::prefetch_next(PageId at, bool is_write) {
 // Opens pages that no node has used at their home, which takes no message.
 void Driver::open_unused(PageId at, PageId first, uint32_t count) {
   open_ahead(
-      records_, at, first, count, [](const Record& next) { return is_unused(next); },
+      records_, at, first, count, [](PageId, const Record& next) { return is_unused(next); },
       [this](PageId, Record& record) {
         record.lock.assume_held();
         Actions actions;

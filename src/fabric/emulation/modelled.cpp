@@ -88,6 +88,13 @@ Completion ModelledFabric::start_fetch_and_set(NodeId at, SegmentId segment, uin
   return {charge(at, start, sizeof old)};
 }
 
+Completion ModelledFabric::start_fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend,
+                                           uint64_t& old) {
+  const Nanoseconds start = monotonic_ns();
+  old = inner().fetch_add(at, segment, offset, addend);
+  return {charge(at, start, sizeof old)};
+}
+
 // The earlier operation has been carried out, though the caller may not know its result yet. So both operations are
 // under way at once.
 Completion ModelledFabric::start_get_after(Completion, NodeId from, SegmentId segment, uint64_t offset,

@@ -49,6 +49,7 @@ class ModelledFabric final : public ForwardingFabric, public MappedObject {
   Completion start_get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) override;
   Completion start_put_pieces(NodeId to, SegmentId segment, uint64_t offset, std::span<const Piece> pieces) override;
   Completion start_fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value, uint64_t& old) override;
+  Completion start_fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend, uint64_t& old) override;
   Completion start_get_after(Completion earlier, NodeId from, SegmentId segment, uint64_t offset,
                              std::span<std::byte> bytes) override;
   [[nodiscard]] bool is_complete(Completion completion) override;

@@ -69,6 +69,13 @@ Completion VirtualFabric::start_fetch_and_set(NodeId at, SegmentId segment, uint
   return {at == self() ? 0 : ask(at, now, sizeof old)};
 }
 
+Completion VirtualFabric::start_fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend,
+                                          uint64_t& old) {
+  const Nanoseconds now = virtual_time::stamp();
+  old = inner().fetch_add(at, segment, offset, addend);
+  return {at == self() ? 0 : ask(at, now, sizeof old)};
+}
+
 // The earlier operation has been carried out, though the caller may not know its result yet. So both operations are
 // under way at once.
 Completion VirtualFabric::start_get_after(Completion, NodeId from, SegmentId segment, uint64_t offset,

@@ -21,7 +21,7 @@ constexpr uint64_t kPage = 4096;
 constexpr uint64_t kMaxRingBytes = uint64_t{1} << 30;
 
 struct Layout {
-  uint64_t doorbells, heads, words, rings, emulation, lines, lines_bytes, total;
+  uint64_t doorbells, heads, words, rings, emulation, lines, lines_bytes, pages, pages_bytes, total;
 };
 
 constexpr uint64_t round_up(uint64_t bytes) {
@@ -37,7 +37,9 @@ Layout lay_out(uint64_t nodes, uint64_t processors_per_node, uint64_t ring_bytes
   layout.emulation = layout.rings + nodes * nodes * ring_bytes;
   layout.lines = layout.emulation + round_up(Emulation::bytes(nodes, nodes * processors_per_node));
   layout.lines_bytes = round_up(words::line_table_bytes(region_size));
-  layout.total = layout.lines + nodes * layout.lines_bytes;
+  layout.pages = layout.lines + nodes * layout.lines_bytes;
+  layout.pages_bytes = round_up(words::page_table_bytes(region_size));
+  layout.total = layout.pages + nodes * layout.pages_bytes;
   return layout;
 }
 
@@ -74,6 +76,7 @@ Status check_header(const JobHeader& header, int fd, uint64_t bytes) {
       header.words_offset != layout.words || header.rings_offset != layout.rings ||
       header.emulation_offset != layout.emulation || header.emulation_bytes != layout.lines - layout.emulation ||
       header.lines_offset != layout.lines || header.lines_bytes != layout.lines_bytes ||
+      header.pages_offset != layout.pages || header.pages_bytes != layout.pages_bytes ||
       header.total_bytes != layout.total || bytes != layout.total)
     return fail("the job memory is damaged: its layout does not fit its size of {} bytes", bytes);
   return {};
@@ -121,6 +124,8 @@ Result<int> create_job_memory(const JobOptions& options) {
   header.emulation_bytes = layout.lines - layout.emulation;
   header.lines_offset = layout.lines;
   header.lines_bytes = layout.lines_bytes;
+  header.pages_offset = layout.pages;
+  header.pages_bytes = layout.pages_bytes;
   header.total_bytes = layout.total;
   header.magic = JobHeader::kMagic;
   munmap(memory, sizeof(JobHeader));
@@ -143,27 +148,27 @@ Result<JobMemory> JobMemory::map(int fd) {
   }
   munmap(memory, sizeof(JobHeader));
   if (!good) return tl::unexpected(good.error());
-  const int lines_fd = own_descriptors::keep(fcntl(fd, F_DUPFD_CLOEXEC, 0));
-  if (lines_fd < 0) return fail_errno(errno, "cannot keep the job memory open");
+  const int tables_fd = own_descriptors::keep(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  if (tables_fd < 0) return fail_errno(errno, "cannot keep the job memory open");
   memory = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
   if (memory == MAP_FAILED) {
     const int code = errno;
-    close(lines_fd);
+    close(tables_fd);
     return fail_errno(code, "cannot map the job memory");
   }
-  return JobMemory(static_cast<std::byte*>(memory), mapped, lines_fd, true);
+  return JobMemory(static_cast<std::byte*>(memory), mapped, tables_fd, true);
 }
 
 JobMemory::JobMemory(JobMemory&& other) noexcept
     : base_(other.base_),
       bytes_(other.bytes_),
-      lines_fd_(other.lines_fd_),
+      tables_fd_(other.tables_fd_),
       owned_(std::exchange(other.owned_, false)) {}
 
 JobMemory& JobMemory::operator=(JobMemory&& other) noexcept {
   std::swap(base_, other.base_);
   std::swap(bytes_, other.bytes_);
-  std::swap(lines_fd_, other.lines_fd_);
+  std::swap(tables_fd_, other.tables_fd_);
   std::swap(owned_, other.owned_);
   return *this;
 }
@@ -171,7 +176,7 @@ JobMemory& JobMemory::operator=(JobMemory&& other) noexcept {
 JobMemory::~JobMemory() {
   if (!owned_) return;
   munmap(base_, bytes_);
-  close(lines_fd_);
+  close(tables_fd_);
 }
 
 void abort_job(const JobMemory& job, NodeId dead) {

@@ -13,7 +13,8 @@
 //   rings_offset          the data of each ring, ring_bytes each, [source][destination]
 //   emulation_offset      the clocks and links of an emulated machine (fabric/emulation/emulation.h), emulation_bytes
 //   lines_offset          the kLines segment of each node, lines_bytes each: they need far more address space than a
-//                         process has to spare, so they are not part of the mapping (lines_fd())
+//                         process has to spare, so they are not part of the mapping (tables_fd())
+//   pages_offset          the kPages segment of each node, pages_bytes each, which are not part of it, either
 #pragma once
 
 #include <atomic>
@@ -40,7 +41,7 @@ struct JobOptions {
 
 struct JobHeader {
   static constexpr uint64_t kMagic = 0x31626f6a676d2e5a;
-  static constexpr uint32_t kVersion = 4;
+  static constexpr uint32_t kVersion = 5;
 
   uint64_t magic;
   uint32_t version;
@@ -58,6 +59,8 @@ struct JobHeader {
   uint64_t emulation_bytes;
   uint64_t lines_offset;
   uint64_t lines_bytes;
+  uint64_t pages_offset;
+  uint64_t pages_bytes;
   uint64_t total_bytes;
 
   // 0 while all is well, or 1 + the number of the node that ended before its time. abort_job() sets it.
@@ -91,7 +94,7 @@ class JobMemory {
   ~JobMemory();
 
   // Returns the same mapping without the duty to unmap it; this object must outlive the returned one.
-  [[nodiscard]] JobMemory borrow() const { return {base_, bytes_, lines_fd_, false}; }
+  [[nodiscard]] JobMemory borrow() const { return {base_, bytes_, tables_fd_, false}; }
 
   [[nodiscard]] JobHeader& header() const { return *reinterpret_cast<JobHeader*>(base_); }
   [[nodiscard]] Doorbell& doorbell(NodeId node) const {
@@ -106,25 +109,29 @@ class JobMemory {
   [[nodiscard]] std::span<std::byte> emulation() const {
     return {base_ + header().emulation_offset, header().emulation_bytes};
   }
-  // Line tables are mapped from this descriptor, which the job memory owns. A node's table begins at lines_at() there.
-  [[nodiscard]] int lines_fd() const { return lines_fd_; }
+  // Line tables and page tables are mapped from this descriptor, which the job memory owns. A node's tables begin at
+  // lines_at() and pages_at() there.
+  [[nodiscard]] int tables_fd() const { return tables_fd_; }
   [[nodiscard]] uint64_t lines_at(NodeId node) const {
     return header().lines_offset + node.value * header().lines_bytes;
+  }
+  [[nodiscard]] uint64_t pages_at(NodeId node) const {
+    return header().pages_offset + node.value * header().pages_bytes;
   }
   [[nodiscard]] std::byte* words(NodeId node) const {
     return base_ + header().words_offset + node.value * header().words_bytes;
   }
 
  private:
-  JobMemory(std::byte* base, size_t bytes, int lines_fd, bool owned)
-      : base_(base), bytes_(bytes), lines_fd_(lines_fd), owned_(owned) {}
+  JobMemory(std::byte* base, size_t bytes, int tables_fd, bool owned)
+      : base_(base), bytes_(bytes), tables_fd_(tables_fd), owned_(owned) {}
   [[nodiscard]] size_t ring_index(NodeId source, NodeId destination) const {
     return size_t{source.value} * header().nodes + destination.value;
   }
 
   std::byte* base_;
   size_t bytes_;
-  int lines_fd_;
+  int tables_fd_;
   bool owned_;
 };
 

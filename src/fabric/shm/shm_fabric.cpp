@@ -1,5 +1,6 @@
 #include "fabric/shm/shm_fabric.h"
 
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -93,13 +94,30 @@ ShmFabric::ShmFabric(JobMemory job, NodeId self)
   exported_[static_cast<size_t>(SegmentId::kWords)] = {job_.words(self), job_.header().words_bytes};
 }
 
-ShmFabric::~ShmFabric() = default;
+ShmFabric::~ShmFabric() {
+  const LocalExport& pages = exported_[static_cast<size_t>(SegmentId::kPages)];
+  if (pages.base != nullptr) munmap(pages.base, pages.length);
+}
 
 Status ShmFabric::open_mappings(const std::vector<int>& frames_fds, uint64_t region_size) {
   std::array<uint64_t, NodeSet::kCapacity> lines_at{};
-  for (uint16_t node = 0; node < nodes_; ++node) lines_at[node] = job_.lines_at(NodeId(node));
-  Status opened = line_mappings_.open(job_.lines_fd(), {lines_at.data(), nodes_}, job_.header().lines_bytes);
+  std::array<uint64_t, NodeSet::kCapacity> pages_at{};
+  for (uint16_t node = 0; node < nodes_; ++node) {
+    lines_at[node] = job_.lines_at(NodeId(node));
+    pages_at[node] = job_.pages_at(NodeId(node));
+  }
+  const JobHeader& header = job_.header();
+  Status opened = line_mappings_.open(job_.tables_fd(), {lines_at.data(), nodes_}, header.lines_bytes);
   if (!opened) return opened;
+  opened = page_mappings_.open(job_.tables_fd(), {pages_at.data(), nodes_}, header.pages_bytes);
+  if (!opened) return opened;
+  void* const own_pages = mmap(nullptr, header.pages_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+                               job_.tables_fd(), static_cast<off_t>(pages_at[self_.value]));
+  if (own_pages == MAP_FAILED) return fail_errno(errno, "cannot map the page table of this node");
+  // A child that inherited it would change what other nodes read, and a core dump would allocate all of it.
+  madvise(own_pages, header.pages_bytes, MADV_DONTFORK);
+  madvise(own_pages, header.pages_bytes, MADV_DONTDUMP);
+  export_segment(SegmentId::kPages, static_cast<std::byte*>(own_pages), header.pages_bytes);
   if (frames_fds.empty()) return {};
   frames_length_ = region_size;
   return mappings_.open(frames_fds, region_size);
@@ -133,6 +151,8 @@ uint64_t ShmFabric::segment_length(NodeId node, SegmentId segment) const {
       return job_.header().words_bytes;
     case SegmentId::kLines:
       return job_.header().lines_bytes;
+    case SegmentId::kPages:
+      return job_.header().pages_bytes;
     default:
       return frames_length_;
   }
@@ -159,7 +179,14 @@ std::byte* ShmFabric::at(NodeId node, SegmentId segment, uint64_t offset, uint64
     run = job_.header().words_bytes - offset;
     return job_.words(node) + offset;
   }
-  return segment == SegmentId::kLines ? line_mappings_.at(node, offset, run) : mappings_.at(node, offset, run);
+  switch (segment) {
+    case SegmentId::kLines:
+      return line_mappings_.at(node, offset, run);
+    case SegmentId::kPages:
+      return page_mappings_.at(node, offset, run);
+    default:
+      return mappings_.at(node, offset, run);
+  }
 }
 
 void ShmFabric::put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) {

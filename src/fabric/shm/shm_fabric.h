@@ -139,6 +139,7 @@ class ShmFabric final : public Fabric, public MappedObject {
   uint64_t frames_length_ = 0;  // the same for every node
   PeerMappings mappings_;
   PeerMappings line_mappings_;
+  PeerMappings page_mappings_;
   OverflowPool pool_;
   std::atomic<uint64_t> overflowing_{0};   // a bit a destination: its overflow queue is not empty
   std::atomic<bool> stop_serving_{false};  // wake_service() was called

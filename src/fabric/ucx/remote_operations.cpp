@@ -244,6 +244,22 @@ uint64_t RemoteOperations::fetch_add(NodeId at, SegmentId segment, uint64_t offs
   return atomic(at, segment, offset, UCP_ATOMIC_OP_ADD, addend, 0);
 }
 
+Completion RemoteOperations::start_fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend,
+                                             uint64_t& old) {
+  parts_.segments.check_word(at, segment, offset);
+  if (at.value == parts_.context.self) {
+    old = parts_.segments.own_word(segment, offset).fetch_add(addend, std::memory_order_seq_cst);
+    return {};
+  }
+  // UCX takes the addend from the place in which it puts the old value.
+  old = addend;
+  return start_operation(at, segment, offset, sizeof(uint64_t),
+                         [&](Peer& peer, ucp_rkey_h key, uint64_t, uint64_t, ucp_request_param_t& parameters) {
+                           inside_ucx.assume_held();
+                           return start_atomic(peer, key, segment, offset, UCP_ATOMIC_OP_ADD, &old, &old, parameters);
+                         });
+}
+
 uint64_t RemoteOperations::compare_and_swap(NodeId at, SegmentId segment, uint64_t offset, uint64_t expected,
                                             uint64_t desired) {
   parts_.segments.check_word(at, segment, offset);

@@ -42,6 +42,7 @@ class RemoteOperations {
   uint64_t load_own(SegmentId segment, uint64_t offset);
   uint64_t fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value);
   uint64_t fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend);
+  Completion start_fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend, uint64_t& old);
   uint64_t compare_and_swap(NodeId at, SegmentId segment, uint64_t offset, uint64_t expected, uint64_t desired);
 
   [[nodiscard]] bool is_complete(Completion completion) const;

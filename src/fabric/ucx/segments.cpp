@@ -20,11 +20,17 @@ Status Segments::open() {
   inside_ucx.assume_held();
   const UcxOptions& options = parts_.options;
   frame_chunks_ = (options.region_size + kChunkBytes - 1) / kChunkBytes;
-  chunks_ = frame_chunks_ + (options.lines_bytes + kChunkBytes - 1) / kChunkBytes;
+  line_chunks_ = (options.lines_bytes + kChunkBytes - 1) / kChunkBytes;
+  chunks_ = frame_chunks_ + line_chunks_ + (options.pages_bytes + kChunkBytes - 1) / kChunkBytes;
   void* const words = map_sparse(options.words_bytes);
   chunk_memory_ = static_cast<std::atomic<ucp_mem_h>*>(map_sparse(table_bytes()));
   if (words == nullptr || chunk_memory_ == nullptr) return fail_errno(errno, "no memory for the words of this node");
   exported_[index(SegmentId::kWords)] = {static_cast<std::byte*>(words), options.words_bytes};
+  if (options.pages_bytes != 0) {
+    void* const pages = map_sparse(options.pages_bytes);
+    if (pages == nullptr) return fail_errno(errno, "no memory for the page table of this node");
+    exported_[index(SegmentId::kPages)] = {static_cast<std::byte*>(pages), options.pages_bytes};
+  }
   auto memory = register_memory(static_cast<std::byte*>(words), options.words_bytes);
   if (!memory) return tl::unexpected(memory.error());
   words_memory_ = *memory;
@@ -56,8 +62,8 @@ void Segments::close() {
   for (const Peer& peer : parts_.peers)
     if (peer.segments.chunk_keys != nullptr) munmap(static_cast<void*>(peer.segments.chunk_keys), table_bytes());
   if (chunk_memory_ != nullptr) munmap(static_cast<void*>(chunk_memory_), table_bytes());
-  if (const Export& words = exported_[index(SegmentId::kWords)]; words.base != nullptr)
-    munmap(words.base, words.length);
+  for (const SegmentId segment : {SegmentId::kWords, SegmentId::kPages})
+    if (const Export& own = exported_[index(segment)]; own.base != nullptr) munmap(own.base, own.length);
 }
 
 size_t Segments::table_bytes() const {

@@ -1,7 +1,7 @@
 // The memory that nodes export to each other: this node's memory, registered with UCX, and the keys to the other nodes'
 // memory.
 //
-// The words are registered at the start. Frames and the line table are registered in chunks, each when another node
+// The words are registered at the start. Frames, the line table and the page table are registered in chunks, each when another node
 // first asks for its key, which that node does when it first accesses the chunk.
 #pragma once
 
@@ -35,7 +35,7 @@ class Segments {
 
   explicit Segments(Parts& parts) : parts_(parts) {}
 
-  // Makes the memory of this node's words, and registers it.
+  // Makes the memory of this node's words, and registers it, and that of its page table.
   Status open();
   // Give back the keys of other nodes' memory, and then the registrations of this node's memory.
   void destroy_keys() MG_REQUIRES(inside_ucx);
@@ -76,9 +76,12 @@ class Segments {
  private:
   // Stands for a key that has been requested. No key has this address.
   static ucp_rkey_h requested() { return reinterpret_cast<ucp_rkey_h>(uintptr_t{1}); }
-  // Returns the number, among all chunks, of the chunk with `offset` of kFrames or kLines.
+  // Returns the number, among all chunks, of the chunk with `offset` of kFrames, kLines or kPages.
   [[nodiscard]] uint64_t chunk_of(SegmentId segment, uint64_t offset) const {
-    return offset / kChunkBytes + (segment == SegmentId::kLines ? frame_chunks_ : 0);
+    const uint64_t before = segment == SegmentId::kFrames  ? 0
+                            : segment == SegmentId::kLines ? frame_chunks_
+                                                           : frame_chunks_ + line_chunks_;
+    return offset / kChunkBytes + before;
   }
   [[nodiscard]] size_t table_bytes() const;
   Result<ucp_mem_h> register_memory(std::byte* base, uint64_t length) MG_REQUIRES(inside_ucx);
@@ -86,9 +89,10 @@ class Segments {
   Parts& parts_;
   std::array<Export, static_cast<size_t>(SegmentId::kCount)> exported_{};
   ucp_mem_h words_memory_ = nullptr;
-  // The registered chunks of the frames, then those of the line table.
+  // The registered chunks of the frames, then those of the line table, then those of the page table.
   std::atomic<ucp_mem_h>* chunk_memory_ = nullptr;
   uint64_t frame_chunks_ = 0;
+  uint64_t line_chunks_ = 0;
   uint64_t chunks_ = 0;
 };
 

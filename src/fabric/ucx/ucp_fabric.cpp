@@ -23,7 +23,7 @@ UcpFabric::UcpFabric(const UcxOptions& options) : parts_(options) {
   madvise(static_cast<void*>(this), sizeof *this, MADV_DONTDUMP);  // it holds the keys of the pairs
   parts_.context.self = options.self.value;
   parts_.context.nodes = static_cast<uint16_t>(options.hosts.size());
-  parts_.context.segment_bytes = {options.region_size, options.words_bytes, options.lines_bytes};
+  parts_.context.segment_bytes = {options.region_size, options.words_bytes, options.lines_bytes, options.pages_bytes};
 }
 
 Result<std::unique_ptr<UcxFabric>> UcpFabric::open(const UcxOptions& options) {

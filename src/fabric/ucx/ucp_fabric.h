@@ -57,6 +57,9 @@ class UcpFabric final : public UcxFabric, public MappedObject {
   uint64_t fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend) override {
     return parts_.operations.fetch_add(at, segment, offset, addend);
   }
+  Completion start_fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend, uint64_t& old) override {
+    return parts_.operations.start_fetch_add(at, segment, offset, addend, old);
+  }
   uint64_t compare_and_swap(NodeId at, SegmentId segment, uint64_t offset, uint64_t expected,
                             uint64_t desired) override {
     return parts_.operations.compare_and_swap(at, segment, offset, expected, desired);

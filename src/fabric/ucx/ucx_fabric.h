@@ -28,6 +28,7 @@ struct UcxOptions {
   uint64_t region_size = 0;                         // length of every node's kFrames segment, bytes
   size_t words_bytes = words::kBytes;               // length of every node's kWords segment, bytes
   uint64_t lines_bytes = 0;                         // length of every node's kLines segment; 0: none
+  uint64_t pages_bytes = 0;                         // length of every node's kPages segment; 0: none
 
   // A node that has been silent for longer than this counts as gone; 0: it never does.
   Nanoseconds silence_limit = Nanoseconds{4} * 1000 * 1000 * 1000;
@@ -52,7 +53,8 @@ struct UcxOptions {
 class UcxFabric : public Fabric {
  public:
   // Says where this node's memory behind a segment is. The caller does this before connect(), for kFrames, and for
-  // kLines if there is to be one. The fabric itself makes the memory of kWords.
+  // kLines if there is to be one. The fabric itself makes the memory of kWords and
+  // kPages.
   virtual void export_segment(SegmentId segment, std::byte* base, uint64_t length) = 0;
   // Exchanges addresses and connects to every other node. All nodes call this together.
   virtual Status connect(Wireup& wireup) = 0;
