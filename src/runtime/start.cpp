@@ -6,6 +6,7 @@
 #include "runtime/external_launch.h"
 #include "runtime/interpose/threads.h"
 #include "runtime/node.h"
+#include "runtime/private/private_heap.h"
 #include "threads/program.h"
 #include "threads/sharing.h"
 
@@ -57,7 +58,12 @@ int run_node(int argc, char** argv, char** envp, MainFunction user_main) {
     // The process ends by _Exit, because nothing of the program has run, and so nothing of it is to be flushed.
     std::_Exit(2);
   }
-  forget_launch();
+  {
+    // Processors of this node may have been given work by now. Before they begin, its private heap is overwritten with node
+    // 0's, while this thread is still here.
+    const BootHeapScope boot;
+    forget_launch();
+  }
   Node& node = *Node::get();
   if (node.config().node != NodeId(0)) node.serve_until_the_end();
   // mgrun has warned already about the variables of the processes that it starts.
