@@ -234,7 +234,7 @@ class Sync {
   [[nodiscard]] bool forget(const SyncHandle& handle);
   // Returns the handle, or ends the run with the sentence `bad` if it is no handle of that kind. Inlined, since a handle
   // that is written field by field and read as a whole costs a lock as much as an atomic.
-  [[nodiscard, gnu::always_inline]] inline SyncHandle check(SyncId id, SyncKind kind, const char* bad) const {
+  [[nodiscard, gnu::always_inline]] SyncHandle check(SyncId id, SyncKind kind, const char* bad) const {
     const SyncHandle handle = SyncHandle::decode(id);
     if (handle.kind != static_cast<uint8_t>(kind) || handle.creator.value >= nodes_ || handle.index >= limit_of(kind))
         [[unlikely]]

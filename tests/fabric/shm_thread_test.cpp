@@ -326,6 +326,7 @@ TEST_F(ShmThreads, NoMessageIsForgottenThatIsLeftToProcessors) {
   std::atomic<bool> over{false};
   const Service answers(*answerer);
   std::vector<std::thread> processors;
+  processors.reserve(2);
   for (unsigned t = 0; t < 2; ++t) {
     processors.emplace_back([&, t] {
       std::mt19937 random(t);
