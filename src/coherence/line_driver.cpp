@@ -74,7 +74,7 @@ bool LineDriver::settle_homes(PageId page, LinePage& record, FirstTouches& touch
   return true;
 }
 
-// The thread holds several locks, which it says it does by what it returns.
+// Clang's analysis cannot follow how many locks the caller holds afterwards, nor that it depends on the result.
 bool LineDriver::lock(FirstTouches& touches) MG_NO_THREAD_SAFETY_ANALYSIS {
   touches.pages[0]->lock.lock();
   if (touches.pages[0]->touched.load(std::memory_order_relaxed)) {

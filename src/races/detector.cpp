@@ -175,6 +175,25 @@ uint32_t this_processor() {
   return node->first_processor + static_cast<uint32_t>(status - node->processor);
 }
 
+void leave_pages(Step& step) {
+  for (; step.entered != 0; --step.entered) step.rights->leave(step.page[step.entered - 1], step.way[step.entered - 1]);
+}
+
+// Puts registers and signals back as the program had them, and leaves the pages. `is_executed` says whether the instruction
+// has been executed. Returns false if the calling thread was executing none.
+bool leave_step(void* context, bool is_executed) {
+  Step& step = t_step;
+  if (!step.is_under_way) return false;
+  step.is_under_way = false;
+  ucontext_t& interrupted = context_of(context);
+  Registers& registers = interrupted.uc_mcontext.gregs;
+  move_registers_back(registers, step.decoded, step.distance, step.moved, is_executed);
+  registers[REG_EFL] &= ~kTrapFlag;
+  exchange_mask(interrupted, step.mask);
+  leave_pages(step);
+  return true;
+}
+
 uint64_t site_of_call() {
   return reinterpret_cast<uint64_t>(noted_call_site());
 }
@@ -382,12 +401,6 @@ bool Detector::on_access(const Fault& fault, void* context) {
   step.rights = &rights_;
   step.entered = 0;
   step.distance = {};
-  const auto leave_all = [&step] {
-    while (step.entered != 0) {
-      --step.entered;
-      step.rights->leave(step.page[step.entered], step.way[step.entered]);
-    }
-  };
   for (size_t k = 0; k < step.decoded.count; ++k) {
     const size_t i = (*faulted + k) % step.decoded.count;
     if (!parts[i]) continue;
@@ -398,7 +411,7 @@ bool Detector::on_access(const Fault& fault, void* context) {
     const bool was_missing = !rights_.has_right(page, is_write);
     if (was_missing) {
       // The protocol may have to wait, and another thread may wait for this one to leave.
-      leave_all();
+      leave_pages(step);
       if (!protocol_->on_fault(page, is_write)) return k != 0;
       if (k != 0) return true;
     }
@@ -409,7 +422,7 @@ bool Detector::on_access(const Fault& fault, void* context) {
     const Ability ability = part.crosses ? Ability::kNone : can_move ? Ability::kAlias : Ability::kForMoment;
     const Way way = rights_.enter(page, is_write, ability, was_missing, cost);
     if (way == Way::kMissing) {
-      leave_all();
+      leave_pages(step);
       return true;
     }
     if (way == Way::kOpen) continue;
@@ -427,28 +440,11 @@ bool Detector::on_access(const Fault& fault, void* context) {
 }
 
 void Detector::abandon_step(void* context) {
-  Step& step = t_step;
-  if (!step.is_under_way) return;
-  step.is_under_way = false;
-  ucontext_t& interrupted = context_of(context);
-  Registers& registers = interrupted.uc_mcontext.gregs;
-  move_registers_back(registers, step.decoded, step.distance, step.moved, false);
-  registers[REG_EFL] &= ~kTrapFlag;
-  exchange_mask(interrupted, step.mask);
-  for (; step.entered != 0; --step.entered) step.rights->leave(step.page[step.entered - 1], step.way[step.entered - 1]);
+  leave_step(context, false);
 }
 
 bool Detector::end_step(void* context) {
-  Step& step = t_step;
-  if (!step.is_under_way) return false;
-  step.is_under_way = false;
-  ucontext_t& interrupted = context_of(context);
-  Registers& registers = interrupted.uc_mcontext.gregs;
-  move_registers_back(registers, step.decoded, step.distance, step.moved, true);
-  registers[REG_EFL] &= ~kTrapFlag;
-  exchange_mask(interrupted, step.mask);
-  for (; step.entered != 0; --step.entered) step.rights->leave(step.page[step.entered - 1], step.way[step.entered - 1]);
-  return true;
+  return leave_step(context, true);
 }
 
 }  // namespace multigrain::races

@@ -243,6 +243,42 @@ TEST_F(ShmThreads, HandlersThatFloodEachOtherLoseNothing) {
   EXPECT_EQ(nodes[0].wrong.load() + nodes[1].wrong.load(), 0u);
 }
 
+void answer_pings(ShmFabric& fabric) {
+  fabric.set_handler(
+      kPing,
+      [](void* context, const Message& message) {
+        MessageHeader answer = message.header;
+        answer.type = kPong;
+        static_cast<ShmFabric*>(context)->send(message.from, answer, SendContext::kHandler);
+      },
+      &fabric);
+}
+
+// A node that sends pings to another one, which answers them.
+struct Pinger {
+  void attach(const ShmJob& job, unsigned node) {
+    fabric = job.attach(node);
+    fabric->set_handler(
+        kPong,
+        [](void* context, const Message& message) {
+          auto& self = *static_cast<Pinger*>(context);
+          self.answered.store(message.header.word[0]);
+          self.event.notify();
+        },
+        this);
+  }
+  void ping(NodeId to, uint64_t round) { fabric->send(to, {.type = kPing, .word = {round}}, SendContext::kOrdinary); }
+  // Waits for the answer as the runtime does, and spins for a random time before it sleeps.
+  void await(uint64_t round, std::mt19937& random) {
+    const WaitPolicy policy{random() % 3 == 0 ? 0 : random() % 100'000};
+    wait_until(*fabric, policy, event, [&] { return answered.load() == round; });
+  }
+
+  std::unique_ptr<ShmFabric> fabric;
+  std::atomic<uint64_t> answered{0};
+  EventCount event;
+};
+
 // This is the test of doorbell.h. Pingers wait for each answer the way the runtime does, spinning for a random time
 // before they sleep; on the answering node threads come and go at random. A message that no thread sees stops the test.
 TEST_F(ShmThreads, NoSleeperMissesAMessage) {
@@ -250,14 +286,7 @@ TEST_F(ShmThreads, NoSleeperMissesAMessage) {
   constexpr uint64_t kRounds = 50'000 / kSlower;
   const ShmJob job(kPingers + 1);
   const auto answerer = job.attach(kPingers);
-  answerer->set_handler(
-      kPing,
-      [](void* fabric, const Message& message) {
-        MessageHeader answer = message.header;
-        answer.type = kPong;
-        static_cast<ShmFabric*>(fabric)->send(message.from, answer, SendContext::kHandler);
-      },
-      answerer.get());
+  answer_pings(*answerer);
   std::atomic<bool> over{false};
   const Service answers(*answerer);
   std::vector<std::thread> pollers;
@@ -275,30 +304,16 @@ TEST_F(ShmThreads, NoSleeperMissesAMessage) {
       }
     });
   }
-  struct Pinger {
-    std::unique_ptr<ShmFabric> fabric;
-    std::atomic<uint64_t> answered{0};
-    EventCount event;
-  };
   std::array<Pinger, kPingers> pingers;
   std::vector<std::thread> threads;
   for (unsigned p = 0; p < kPingers; ++p) {
-    pingers[p].fabric = job.attach(p);
+    pingers[p].attach(job, p);
     threads.emplace_back([&pinger = pingers[p], p] {
-      pinger.fabric->set_handler(
-          kPong,
-          [](void* context, const Message& message) {
-            auto& self = *static_cast<Pinger*>(context);
-            self.answered.store(message.header.word[0]);
-            self.event.notify();
-          },
-          &pinger);
       const Service service(*pinger.fabric);
       std::mt19937 random(100 + p);
       for (uint64_t round = 1; round <= kRounds; ++round) {
-        pinger.fabric->send(NodeId(kPingers), {.type = kPing, .word = {round}}, SendContext::kOrdinary);
-        const WaitPolicy policy{random() % 3 == 0 ? 0 : random() % 100'000};
-        wait_until(*pinger.fabric, policy, pinger.event, [&] { return pinger.answered.load() == round; });
+        pinger.ping(NodeId(kPingers), round);
+        pinger.await(round, random);
       }
     });
   }
@@ -315,14 +330,7 @@ TEST_F(ShmThreads, NoMessageIsForgottenThatIsLeftToProcessors) {
   constexpr uint64_t kRounds = 20'000 / kSlower;
   const ShmJob job(kPingers + 1);
   const auto answerer = job.attach(kPingers);
-  answerer->set_handler(
-      kPing,
-      [](void* fabric, const Message& message) {
-        MessageHeader answer = message.header;
-        answer.type = kPong;
-        static_cast<ShmFabric*>(fabric)->send(message.from, answer, SendContext::kHandler);
-      },
-      answerer.get());
+  answer_pings(*answerer);
   std::atomic<bool> over{false};
   const Service answers(*answerer);
   std::vector<std::thread> processors;
@@ -346,37 +354,23 @@ TEST_F(ShmThreads, NoMessageIsForgottenThatIsLeftToProcessors) {
       }
     });
   }
-  struct Pinger {
-    std::unique_ptr<ShmFabric> fabric;
-    std::atomic<uint64_t> answered{0};
-    EventCount event;
-  };
   std::array<Pinger, kPingers> pingers;
   std::vector<std::thread> threads;
   for (unsigned p = 0; p < kPingers; ++p) {
-    pingers[p].fabric = job.attach(p);
+    pingers[p].attach(job, p);
     threads.emplace_back([&pinger = pingers[p], p] {
-      pinger.fabric->set_handler(
-          kPong,
-          [](void* context, const Message& message) {
-            auto& self = *static_cast<Pinger*>(context);
-            self.answered.store(message.header.word[0]);
-            self.event.notify();
-          },
-          &pinger);
       const Service service(*pinger.fabric);
       std::mt19937 random(100 + p);
       Computing::begin(*pinger.fabric);
       for (uint64_t round = 1; round <= kRounds; ++round) {
-        pinger.fabric->send(NodeId(kPingers), {.type = kPing, .word = {round}}, SendContext::kOrdinary);
+        pinger.ping(NodeId(kPingers), round);
         if (random() % 8 == 0) {
           // The answer comes while the thread computes, and is seen by a poll, or by the service thread.
           while (pinger.answered.load() != round)
             if (random() % 2 == 0) pinger.fabric->poll();
           continue;
         }
-        const WaitPolicy policy{random() % 3 == 0 ? 0 : random() % 100'000};
-        wait_until(*pinger.fabric, policy, pinger.event, [&] { return pinger.answered.load() == round; });
+        pinger.await(round, random);
       }
       Computing::end(*pinger.fabric);
     });

@@ -6,12 +6,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
-#include <cerrno>
 #include <cstdlib>
-#include <fstream>
 #include <string>
 #include <vector>
+
+#include "base/child_process.h"
+#include "support/marked_line.h"
 
 namespace {
 
@@ -21,17 +21,8 @@ using testing::HasSubstr;
 using testing::Not;
 using Strings = std::vector<std::string>;
 
-// Returns for instance "racing_program.cpp:17", the line with that mark.
 std::string line(const std::string& mark) {
-  const std::string path = PROGRAM_SOURCE;
-  std::ifstream file(path);
-  int number = 0;
-  for (std::string text; std::getline(file, text);) {
-    ++number;
-    if (text.ends_with("// line: " + mark)) return "racing_program.cpp:" + std::to_string(number);
-  }
-  ADD_FAILURE() << "no line " << mark << " in " << path;
-  return {};
+  return multigrain::testing::marked_line(PROGRAM_SOURCE, mark);
 }
 
 struct Outcome {
@@ -39,28 +30,22 @@ struct Outcome {
   std::string text;  // what it wrote, to both streams
 };
 
-Outcome run(Strings command) {
+Outcome run(const Strings& command) {
   int out[2];
   if (pipe2(out, O_CLOEXEC) != 0) std::abort();
-  const pid_t pid = fork();
-  if (pid == 0) {
-    dup2(out[1], STDOUT_FILENO);
-    dup2(out[1], STDERR_FILENO);
-    std::vector<char*> words;
-    for (std::string& word : command) words.push_back(word.data());
-    words.push_back(nullptr);
-    execv(words[0], words.data());
-    std::_Exit(127);
-  }
+  multigrain::ChildStart start;
+  start.command = command;
+  start.output = start.error = out[1];
+  const auto child = multigrain::start_child(start);
   close(out[1]);
-  Outcome result;
-  char buffer[4096];
-  for (ssize_t got; (got = read(out[0], buffer, sizeof buffer)) > 0;)
-    result.text.append(buffer, static_cast<size_t>(got));
-  close(out[0]);
-  int status = 0;
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  if (!child) {
+    ADD_FAILURE() << child.error().message;
+    close(out[0]);
+    return {.status = -1, .text = {}};
   }
+  Outcome result{.status = 0, .text = multigrain::read_to_end(out[0])};
+  close(out[0]);
+  const int status = multigrain::wait_for_child(*child);
   result.status = WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
   return result;
 }

@@ -9,11 +9,12 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <regex>
 #include <sstream>
 #include <string>
 #include <vector>
+
+#include "support/marked_line.h"
 
 namespace {
 
@@ -23,17 +24,8 @@ using testing::HasSubstr;
 using testing::Not;
 using Strings = std::vector<std::string>;
 
-// Returns for instance "mistaken_program.cpp:17", the line with that mark.
 std::string line(const std::string& mark) {
-  const std::string path = PROGRAM_SOURCE;
-  std::ifstream file(path);
-  int number = 0;
-  for (std::string text; std::getline(file, text);) {
-    ++number;
-    if (text.ends_with("// line: " + mark)) return "mistaken_program.cpp:" + std::to_string(number);
-  }
-  ADD_FAILURE() << "no line " << mark << " in " << path;
-  return {};
+  return multigrain::testing::marked_line(PROGRAM_SOURCE, mark);
 }
 
 // Runs mgrun on the program, with output and errors in one pipe.

@@ -1,5 +1,5 @@
 // The page table of a node, its kPages segment: a word for each page, by which other nodes read pages that are at home on
-// this node without its help. docs/internals/mgs.md says what holds of it (O1 to O3).
+// this node without its help. docs/internals/mgs.md says what holds of it (O1 to O5).
 //
 // The home's own bit says that the word is open. The bit of another node says that this node has read the page by itself
 // since the word was opened. A reader adds its bit, and finds out from the old value whether it may.
