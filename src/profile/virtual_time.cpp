@@ -62,16 +62,20 @@ bool is_runnable(uint32_t state) {
   return state == ProcessorClock::kRuns || state == ProcessorClock::kWaitsFor;
 }
 
-// Returns the runnable processor whose published clock is the least; nullptr if there is none.
-ProcessorClock* slowest() {
-  ProcessorClock* found = nullptr;
-  uint64_t least = 0;
+// The runnable processor whose published clock was the least.
+struct Slowest {
+  ProcessorClock* processor = nullptr;  // nullptr if there was none
+  // That clock, as it was compared with the others: published clocks grow, so every runnable processor has come at least
+  // this far. Whoever read the processor's clock again might find that it has overtaken another one meanwhile.
+  uint64_t clock = ~uint64_t{0};
+};
+
+Slowest slowest() {
+  Slowest found;
   for (ProcessorClock& processor : g_shared.processors) {
     if (!is_runnable(processor.state.load(std::memory_order_seq_cst))) continue;
     const uint64_t clock = processor.published.load(std::memory_order_seq_cst);
-    if (found != nullptr && clock >= least) continue;
-    found = &processor;
-    least = clock;
+    if (found.processor == nullptr || clock < found.clock) found = {.processor = &processor, .clock = clock};
   }
   return found;
 }
@@ -79,8 +83,7 @@ ProcessorClock* slowest() {
 // Called after every change that may have let the slowest processor come further.
 void wake_sleepers() {
   if (g_shared.sleepers->load(std::memory_order_seq_cst) == 0) return;
-  const ProcessorClock* const last = slowest();
-  const uint64_t reached = last != nullptr ? last->published.load(std::memory_order_seq_cst) : ~uint64_t{0};
+  const uint64_t reached = slowest().clock;
   for (ProcessorClock& processor : g_shared.processors) {
     uint64_t until = processor.until.load(std::memory_order_seq_cst);
     if (until == ProcessorClock::kNever || until > reached) continue;
@@ -317,8 +320,7 @@ void synchronise() {
   const Nanoseconds clock = t_own.read();
   publish(self, clock, ProcessorClock::kRuns);
   const auto far_enough = [until = clock > g_options.skew_ns ? clock - g_options.skew_ns : 0] {
-    const ProcessorClock* const last = slowest();
-    return last == nullptr || last->published.load(std::memory_order_seq_cst) >= until;
+    return slowest().clock >= until;
   };
   if (far_enough()) return;
 
@@ -334,17 +336,17 @@ void synchronise() {
     if (monotonic_ns() - began < kLook) continue;
     // No processor has come further for long. A processor that sleeps in a system call of the program's is not
     // runnable, and cannot say so itself.
-    ProcessorClock* const last = slowest();
+    const auto [last, last_clock] = slowest();
     if (last == nullptr || last->state.load() != ProcessorClock::kRuns ||
         last->until.load() != ProcessorClock::kNever || !is_asleep(last->process.load(), last->thread.load())) {
       suspect = nullptr;
-    } else if (last == suspect && last->published.load() == suspect_clock) {
+    } else if (last == suspect && last_clock == suspect_clock) {
       uint32_t state = ProcessorClock::kRuns;
       last->state.compare_exchange_strong(state, ProcessorClock::kWaitsUntil, std::memory_order_seq_cst);
       wake_sleepers();
     } else {
       suspect = last;
-      suspect_clock = last->published.load();
+      suspect_clock = last_clock;
     }
   }
   if (self.until.exchange(ProcessorClock::kNever, std::memory_order_seq_cst) != ProcessorClock::kNever)
