@@ -43,7 +43,7 @@ void Running::serialise_page(unsigned node, unsigned page, std::vector<uint8_t>&
   if (scenario_->homes[page] != node) return;
   const Server& s = record.page.server;
   byte(static_cast<unsigned>(s.state) | (s.awaiting_page ? 1u : 0u) << 2 | (s.diffs_waiting ? 1u : 0u) << 3 |
-       (s.granting ? 1u : 0u) << 4 | (s.wanted ? 1u : 0u) << 5 | (record.is_open ? 1u : 0u) << 6);
+       (s.granting ? 1u : 0u) << 4 | s.read_elsewhere << 5 | (record.is_open ? 1u : 0u) << 7);
   for (const NodeSet& set : {s.read_dir, s.write_dir, s.answers, s.rd, s.wr, s.rl}) nodes_of(set);
   DriverState::each_kept(record, [&](std::span<const std::byte> diff) {
     byte(diff.size());

@@ -74,11 +74,13 @@ enum class ServerState : uint8_t { kRead, kWrite, kSwrite, kRelInProgress };
 
 // A page at its home.
 struct Server {
+  static constexpr uint8_t kLately = 2;
   ServerState state = ServerState::kRead;
   bool awaiting_page = false;  // a 1WINV is unanswered: diffs wait
   bool diffs_waiting = false;  // a diff waits for that page
   bool granting = false;       // 1WGR follows the home's own ACK
-  bool wanted = false;         // another node has come for the page since the home last wrote it alone (o)
+  // Set to kLately when another node reads the page, and one less each time that the home writes it alone (o).
+  uint8_t read_elsewhere = 0;
   NodeSet read_dir;
   NodeSet write_dir;
   // The ACK, DIFF, 1WDATA or ACK1W of these nodes is outstanding: Figure 22's "count", by name.

@@ -464,13 +464,13 @@ bool Transition::readers(NodeSet readers) {
       [&](NodeId node) { may_be = may_be && !server_.read_dir.contains(node) && !server_.write_dir.contains(node); });
   if (!may_be) return false;
   server_.read_dir = server_.read_dir | readers;
-  server_.wanted = true;
+  server_.read_elsewhere = Server::kLately;
   return true;
 }
 
 void Transition::serve_request(NodeId from, MessageKind kind) {
   const bool write = kind == MessageKind::kWreq;
-  if (from != context_.self && context_.reads_one_sided) server_.wanted = true;
+  if (from != context_.self && !write && context_.reads_one_sided) server_.read_elsewhere = Server::kLately;
   switch (server_.state) {
     case ServerState::kRelInProgress:  // 33
       (write ? server_.wr : server_.rd).insert(from);
@@ -497,12 +497,14 @@ void Transition::serve_request(NodeId from, MessageKind kind) {
 
 // When the home is the only node with a copy and writes it, the single-writer condition holds already; the figure would
 // find that out at the first release. There is no page to transfer and no node to tell. But where nodes read by themselves
-// and another node has come for the page since the home last wrote it alone, it will probably come again. Then the page
+// and another node has read the page lately, it will probably read it again. Then the page
 // stays an ordinary one, whose release leaves the home a reader: the other node finds it so that it can be read (o).
 void Transition::grant_whole_machine_to_home() {
   if (!server_.read_dir.empty() || server_.write_dir != NodeSet::of(context_.self)) return;
-  if (!server_.wanted) server_.state = ServerState::kSwrite;
-  server_.wanted = false;
+  if (server_.read_elsewhere == 0)
+    server_.state = ServerState::kSwrite;
+  else
+    --server_.read_elsewhere;
 }
 
 bool Transition::serve_wnotify(NodeId from) {
