@@ -59,10 +59,9 @@ bool LineDriver::settle_homes(PageId page, LinePage& record, FirstTouches& touch
   // With a hazard published the thread waits no longer than it must. In virtual time, first touches cost what they cost
   // one by one.
   if (most_ahead_ == 0 || virtual_time::on() || has_published_hazard()) return true;
-  const uint32_t due = t_first_touches.continued_at(page, most_ahead_);
-  if (due == 0) return true;
+  touches.at = t_first_touches.continued_at(page, most_ahead_);
   const PageRange stretch = services_.homes.stretch_of(page);
-  for (; touches.count <= due; ++touches.count) {
+  for (; touches.count <= touches.at.due; ++touches.count) {
     const PageId next = touches.page(touches.count);
     if (next.value >= pages_.count() || !stretch.contains(next)) break;
     LinePage& behind = pages_[next];
@@ -96,13 +95,16 @@ bool LineDriver::lock(FirstTouches& touches) MG_NO_THREAD_SAFETY_ANALYSIS {
 
 void LineDriver::make_ready(const FirstTouches& touches) {
   const size_t page_size = services_.region.page_size();
-  // One call brings all frames into being. If it fails, they come one by one.
-  madvise(services_.region.alias(touches.first), touches.count * page_size, MADV_POPULATE_WRITE);
+  const uint32_t together = touches.at.stride == 1 ? touches.count : 1;
+  // One call brings consecutive frames into being. If it fails, they come one by one.
+  if (together > 1) madvise(services_.region.alias(touches.first), together * page_size, MADV_POPULATE_WRITE);
   // No other node writes to such a frame before this node has a copy of a line, for which its page must be touched.
   for (uint32_t i = 0; i < touches.count; ++i)
     if (home_of(*touches.pages[i]) != self_) fill_with_flags(services_.region.alias(touches.page(i)), page_size);
-  services_.rights.grant_write(touches.first, touches.count);
-  this_profile().count_rights(RightsChange::kGrantWrite, touches.count);
+  for (uint32_t i = 0; i < touches.count; i += together) {
+    services_.rights.grant_write(touches.page(i), together);
+    this_profile().count_rights(RightsChange::kGrantWrite, together);
+  }
 }
 
 void LineDriver::finish(const FirstTouches& touches) MG_NO_THREAD_SAFETY_ANALYSIS {
@@ -110,7 +112,7 @@ void LineDriver::finish(const FirstTouches& touches) MG_NO_THREAD_SAFETY_ANALYSI
     touches.pages[i]->touched.store(true, std::memory_order_release);
     touches.pages[i]->lock.unlock();
   }
-  if (most_ahead_ != 0) t_first_touches.expect(touches.page(touches.count), touches.count);
+  if (most_ahead_ != 0) t_first_touches.expect(touches.first, touches.at, touches.count);
 }
 
 }  // namespace multigrain

@@ -45,17 +45,20 @@ class LineDriver : public LineMemory {
   // Returns the grain of the page's memory, which is looked up once; nullopt if the page is not allocated.
   std::optional<Grain> grain_of(PageId page, LinePage& record);
 
-  // Pages that the calling thread touches for the first time together: consecutive, their homes settled, and, from
-  // lock() on, locked and untouched.
+  // Pages that the calling thread touches for the first time together: at a constant stride, their homes settled, and,
+  // from lock() on, locked and untouched.
   struct FirstTouches {
     PageId first;
+    RunStreams::Continued at;  // the stream to which the first belongs
     uint32_t count = 0;
     std::array<LinePage*, 1 + Config::kMaxPrefetch> pages;
 
-    [[nodiscard]] PageId page(uint32_t i) const { return PageId(first.value + i); }
+    [[nodiscard]] PageId page(uint32_t i) const {
+      return PageId(first.value + static_cast<uint64_t>(at.stride * static_cast<int64_t>(i)));
+    }
   };
   // Settles the home of `page`, which the calling thread touches for the first time, and of the pages behind it that it
-  // will touch next, if it has gone through memory page by page until here. Waits for other nodes, perhaps. Returns
+  // will touch next, if it has gone through memory with a constant stride until here. Waits for other nodes, perhaps. Returns
   // false if the page is not allocated.
   [[nodiscard]] bool settle_homes(PageId page, LinePage& record, FirstTouches& touches);
   // Locks them, and keeps of those behind the first as many as are untouched and not locked by another thread. Returns

@@ -97,10 +97,10 @@ class PageDriver : public Protocol {
   // is where the processor is.
   template <typename Records, typename IsUnused, typename Open>
   void open_ahead(Records& records, PageId at, PageId first, uint32_t count, IsUnused&& is_unused, Open&& open);
-  // Makes this node the home of up to `count` first-touch pages from `first` on, and stops at a page that is at home
-  // elsewhere. To be called before open_ahead(), with no lock held.
+  // Makes this node the home of up to `count` first-touch pages, of which the first is `first`, and each is `stride` pages
+  // after the one before. Stops at a page that is at home elsewhere. To be called before open_ahead(), with no lock held.
   template <typename Records>
-  void claim_ahead(Records& records, PageId at, PageId first, uint32_t count);
+  void claim_ahead(Records& records, PageId at, PageId first, uint32_t count, int64_t stride = 1);
 
   NodeServices services_;
   const NodeId self_;
@@ -128,10 +128,10 @@ void PageDriver::for_each_ahead(Records& records, PageId at, PageId from, int64_
 }
 
 template <typename Records>
-void PageDriver::claim_ahead(Records& records, PageId at, PageId first, uint32_t count) {
+void PageDriver::claim_ahead(Records& records, PageId at, PageId first, uint32_t count, int64_t stride) {
   const PageRange stretch = services_.homes.stretch_of(at);
   for (uint32_t n = 0; n < std::min<uint32_t>(count, Config::kMaxPrefetch); ++n) {
-    const PageId page(first.value + n);
+    const PageId page(first.value + static_cast<uint64_t>(stride * static_cast<int64_t>(n)));
     if (!services_.region.has_pages(page, 1) || !stretch.contains(page)) return;
     if (home_of(page, records[page], true) != self_) return;
   }

@@ -4,12 +4,14 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <utility>
 
@@ -192,6 +194,44 @@ void Region::view_again(PageId first, uint64_t count) {
   if (got == MAP_FAILED || set_up(got, count << page_shift_) != 0)
     panic("cannot map a part of the shared region again (errno, page, pages)", static_cast<uint64_t>(errno),
           first.value, count);
+}
+
+bool Region::make_frames(PageId first, uint64_t count) const {
+  MG_CHECK(has_pages(first, count), first.value, count);
+  const int saved = errno;
+  const bool made = fallocate(frames_fd_, FALLOC_FL_KEEP_SIZE, static_cast<off_t>(first.value << page_shift_),
+                              static_cast<off_t>(count << page_shift_)) == 0;
+  errno = saved;
+  return made;
+}
+
+void Region::make_frames(PageId first, uint64_t count, const std::byte* pattern) const {
+  MG_CHECK(has_pages(first, count), first.value, count);
+  constexpr size_t kPieces = 64;
+  std::array<iovec, kPieces> pieces;
+  pieces.fill({.iov_base = const_cast<std::byte*>(pattern), .iov_len = Config::kMinPageSize});
+  const int saved = errno;
+  uint64_t at = first.value << page_shift_;
+  const uint64_t end = at + (count << page_shift_);
+  while (at < end) {
+    const auto some = static_cast<int>(std::min<uint64_t>((end - at) / Config::kMinPageSize, kPieces));
+    const ssize_t written = pwritev(frames_fd_, pieces.data(), some, static_cast<off_t>(at));
+    if (written <= 0 && errno == EINTR) continue;
+    // Without memory the process ends where it touches the frame, as it would have ended without this call.
+    if (written < static_cast<ssize_t>(Config::kMinPageSize)) break;
+    at += static_cast<uint64_t>(written) & ~uint64_t{Config::kMinPageSize - 1};
+  }
+  for (; at < end; at += Config::kMinPageSize) std::memcpy(alias_ + at, pattern, Config::kMinPageSize);
+  errno = saved;
+}
+
+void Region::map_alias(PageId first, uint64_t count) const {
+  // The kernel maps what it has of an aligned stretch of this size where one page of it is read.
+  constexpr uint64_t kTogether = 65536;
+  const uint64_t begin = first.value << page_shift_;
+  const uint64_t end = begin + (count << page_shift_);
+  const volatile std::byte* const frames = alias_;
+  for (uint64_t at = begin; at < end; at = (at / kTogether + 1) * kTogether) static_cast<void>(frames[at]);
 }
 
 void Region::discard_frames(PageId first, uint64_t count) {

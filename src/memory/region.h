@@ -110,6 +110,16 @@ class Region {
   // Maps these frames into the view again, without any right, in place of whatever was mapped over them there.
   void view_again(PageId first, uint64_t count);
 
+  // Gives these frames memory, if they have none, so that access rights to all of them can be granted by few calls: to touch
+  // them one by one takes three times as long. One system call. If it fails, which this returns, the frames get their
+  // memory where they are touched.
+  bool make_frames(PageId first, uint64_t count) const;
+  // The same for frames whose contents nobody needs: every piece of them becomes `pattern`, which is kMinPageSize bytes long.
+  // Pre: no rights are granted on the pages, and no thread of any node uses their frames.
+  void make_frames(PageId first, uint64_t count, const std::byte* pattern) const;
+  // Maps frames that have memory into the alias, several by one fault of the kernel's.
+  void map_alias(PageId first, uint64_t count) const;
+
   // Gives the memory of these frames back; they read as zeros through the alias afterwards. One system call. Pre: no
   // rights are granted on the pages, and no thread uses their frames.
   void discard_frames(PageId first, uint64_t count);

@@ -104,22 +104,29 @@ class Driver final : public PageDriver {
 
   // --- Faults, and the pages behind their page that they act on (faults.cpp).
   struct Behind {
+    int64_t stride = 1;  // of the pages
     uint32_t count = 0;
-    uint32_t moved_together = 0;  // so many of them moved together with the page of the fault before
-    bool are_next_few = false;    // they are the next few pages of B.2
-    bool are_around = false;      // they are the rest of a group of pages at home
+    // So many of them are opened even if they are at home here and notices will name them, whether they are written or not.
+    uint32_t even_shared = 0;
+    bool are_next_few = false;  // they are the next few pages of B.2
+    bool are_around = false;    // they are the rest of a group of pages at home
+    RunStreams::Continued at;   // the stream to which the fault belongs
   };
   Behind pages_behind(PageId page, const Record& record, bool is_write);
+  Behind learned_behind(PageId page, const Record& record, bool is_write);
+  [[nodiscard]] bool fetches_next_few(PageId page, const Record& record, bool is_write) const;
   uint32_t pages_of_epoch(PageId page, const Record& record, const std::atomic<uint32_t> Record::* epoch,
                           const std::atomic<uint32_t>& now) const;
-  void learn_homes(PageId page, uint32_t count, bool is_write);
+  void learn_homes(PageId page, const Behind& behind, bool is_write);
   FaultOutcome lock_run(FaultRun& run, const Behind& behind, bool is_write);
   FaultOutcome step(Record& record, Access access, Actions& actions) MG_REQUIRES(record.lock);
   bool add_behind(FaultRun& run, Record& record, const Behind& behind, uint32_t i, Access access)
       MG_REQUIRES(record.lock);
   void unlock(const FaultRun& run);
   void perform(const FaultRun& run, const Behind& behind);
+  void make_run_frames(const FaultRun& run) const;
   void grant(const FaultRun& run);
+  void note_serial(const FaultRun& run);
   void fetch(const FaultRun& run);
 
   // --- The end of an interval.
@@ -157,6 +164,8 @@ class Driver final : public PageDriver {
   // access must not allocate.
   [[gnu::tls_model("initial-exec")]] static constinit thread_local FaultHistory t_history;
 
+  // A stream must have had so many pages for each page that is opened though notices will name it.
+  static constexpr uint32_t kStreamForOnePage = 4;
   // What moved together is forgotten once in so many epochs, or intervals.
   static constexpr uint32_t kForgetEvery = 8;
 

@@ -1,5 +1,5 @@
-// The pages on which one fault acts: the page of the fault, and pages behind it that take the same right. They are
-// fetched by one operation and get their rights by one call.
+// The pages on which one fault acts: the page of the fault, and pages behind it, at a constant stride, that take the same
+// right. If they are consecutive, they are fetched by one operation and get their rights by one call.
 #pragma once
 
 #include <array>
@@ -11,16 +11,18 @@
 
 namespace multigrain::hlrc {
 
-// Consecutive pages, in ascending order, with what the transition of each has asked for. The driver holds their locks.
+// With what the transition of each has asked for. The driver holds their locks.
 class FaultRun {
  public:
   static constexpr uint32_t kMostPages = 65;  // the page of the fault, and 64 behind it
 
-  explicit FaultRun(PageId first) : first_(first) {}
+  FaultRun(PageId first, int64_t stride) : first_(first), stride_(stride) {}
 
-  [[nodiscard]] PageId page(uint32_t i) const { return PageId(first_.value + i); }
+  [[nodiscard]] PageId page(uint32_t i) const {
+    return PageId(first_.value + static_cast<uint64_t>(stride_ * static_cast<int64_t>(i)));
+  }
   [[nodiscard]] uint32_t size() const { return size_; }
-  [[nodiscard]] PageId end() const { return page(size_); }
+  [[nodiscard]] bool is_consecutive() const { return stride_ == 1 || size_ == 1; }
   // The pages from the first one on that get a right.
   [[nodiscard]] uint32_t granted() const { return granted_; }
   // The right that they get; nullopt if the page of the fault gets none.
@@ -63,6 +65,7 @@ class FaultRun {
   }
 
   const PageId first_;
+  const int64_t stride_;
   uint32_t size_ = 0;
   uint32_t granted_ = 0;
   std::optional<Verb> grant_;

@@ -4,8 +4,8 @@
 //
 //   what moved together   Pages that this node fetched in the same epoch, or whose writes it noticed at the end of the
 //                         same interval, are fetched or opened together again, on the first fault on one of them.
-//   streams               A processor whose fault is where it will be if it goes through memory page by page gets twice as
-//                         many pages as the last time.
+//   streams               A processor whose fault is where it will be if it goes through memory with a constant stride gets
+//                         twice as many pages as the last time.
 //   the rest of a group   Behind a page at home that is written, the private pages of the same aligned group that can be read
 //                         are opened, as long as few of them turn out to be another node's to use (opened_around.h).
 //   the next few          Behind a page that was never fetched before, the next few pages are fetched ([GeNIMA], B.2). The
@@ -23,6 +23,12 @@
 
 namespace multigrain::hlrc {
 
+namespace {
+
+constinit const std::array<std::byte, Config::kMinPageSize> g_zeros{};
+
+}  // namespace
+
 constinit thread_local FaultHistory Driver::t_history{};
 
 bool Driver::on_fault(PageId page, bool is_write) {
@@ -31,14 +37,14 @@ bool Driver::on_fault(PageId page, bool is_write) {
   Record& record = records_[page.value];
   if (!home_of(page, record, true)) return false;
   const Behind behind = pages_behind(page, record, is_write);
-  if (behind.count != 0 && !behind.are_around) learn_homes(page, behind.count, is_write);
+  if (behind.count != 0 && !behind.are_around) learn_homes(page, behind, is_write);
 
-  FaultRun run(page);
+  FaultRun run(page, behind.stride);
   const FaultOutcome outcome = lock_run(run, behind, is_write);
   perform(run, behind);
   const bool is_home = records_[page.value].home() == self_;
   unlock(run);
-  if (is_home && run.grant() != Verb::kGrantRead) serial_pages_.add({page, run.granted()});
+  if (is_home && run.grant() != Verb::kGrantRead) note_serial(run);
 
   if (run.has(0, Verb::kFetch))
     profile.count(is_write ? Counter::kWriteFaults : Counter::kReadFaults);
@@ -51,8 +57,15 @@ bool Driver::on_fault(PageId page, bool is_write) {
 
   if (outcome == FaultOutcome::kPrefetched) history_.used();
   if (outcome == FaultOutcome::kFetched || outcome == FaultOutcome::kPrefetched) t_history.last_fetch = page;
-  if (options_.runs) t_history.of(is_write).expect(run.page(run.granted()), run.size());
+  // Of the stream to which the fault belongs, only pages at its stride have been served.
+  if (options_.runs)
+    t_history.of(is_write).expect(page, behind.at, behind.stride == behind.at.stride ? run.granted() : 1);
   return true;
+}
+
+void Driver::note_serial(const FaultRun& run) {
+  if (run.is_consecutive()) return serial_pages_.add({run.page(0), run.granted()});
+  for (uint32_t i = 0; i < run.granted(); ++i) serial_pages_.add({run.page(i), 1});
 }
 
 // --- Which pages belong to a fault
@@ -60,25 +73,53 @@ bool Driver::on_fault(PageId page, bool is_write) {
 // The pages that come behind the page of a fault, called with no lock held. What it reads may change meanwhile: the
 // transitions of these pages decide, under their locks.
 Driver::Behind Driver::pages_behind(PageId page, const Record& record, bool is_write) {
-  Behind behind;
   const bool is_home = record.home() == self_;
+  const bool may_fetch_next_few = fetches_next_few(page, record, is_write);
+  Behind behind;
   if (options_.runs) {
-    const std::atomic<uint32_t> Record::* const epoch = is_write ? &Record::noticed_in : &Record::fetched_in;
-    behind.moved_together = pages_of_epoch(page, record, epoch, is_write ? intervals_ : epochs_) - 1;
-    const uint32_t most = is_home ? options_.open_ahead : FaultRun::kMostPages - 1;
-    behind.count = std::max(behind.moved_together, t_history.of(is_write).continued_at(page, most));
+    behind = learned_behind(page, record, is_write);
+    // Pages that are next to the fault's are preferred to those at a stride, as long as they turn out to be used.
+    if (behind.stride != 1 && may_fetch_next_few) behind.count = 0;
+    if (behind.count != 0) return behind;
+    behind.stride = 1;
+    if (is_write && is_home && options_.open_ahead != 0 && around_.pays()) {
+      behind.count = options_.open_ahead - 1 - static_cast<uint32_t>(page.value % options_.open_ahead);
+      behind.are_around = true;
+    }
   }
-  if (options_.runs && is_write && is_home && behind.count == 0 && options_.open_ahead != 0 && around_.pays()) {
-    behind.count = options_.open_ahead - 1 - static_cast<uint32_t>(page.value % options_.open_ahead);
-    behind.are_around = true;
+  if (may_fetch_next_few) {
+    behind.count = options_.fetch_ahead;
+    behind.are_next_few = true;
   }
-  if (is_write || is_home || behind.count != 0 || options_.fetch_ahead == 0) return behind;
-  if (options_.runs && record.fetched_in.load(std::memory_order_relaxed) != 0) return behind;
-  const bool follows = page.value == t_history.last_fetch.value + 1;
-  if (!history_.fetches_ahead(follows, record.prefetch_in_vain)) return behind;
-  behind.count = options_.fetch_ahead;
-  behind.are_next_few = true;
   return behind;
+}
+
+// What earlier faults have taught.
+Driver::Behind Driver::learned_behind(PageId page, const Record& record, bool is_write) {
+  Behind behind;
+  const uint32_t most = record.home() == self_ ? options_.open_ahead : FaultRun::kMostPages - 1;
+  behind.at = t_history.of(is_write).continued_at(page, most);
+  const std::atomic<uint32_t> Record::* const epoch = is_write ? &Record::noticed_in : &Record::fetched_in;
+  const uint32_t moved_together = pages_of_epoch(page, record, epoch, is_write ? intervals_ : epochs_) - 1;
+  if (moved_together >= behind.at.due || (behind.at.stride != 1 && moved_together != 0)) {
+    behind.count = moved_together;
+    behind.even_shared = moved_together;
+    return behind;
+  }
+  behind.stride = behind.at.stride;
+  behind.count = behind.at.due;
+  // A page that is opened in vain costs another node a fetch, and one that is not opened costs this node a fault. So at most
+  // a fifth of a stream's pages are opened in vain.
+  behind.even_shared = std::min(behind.at.due, behind.at.length / kStreamForOnePage);
+  return behind;
+}
+
+// Returns whether a fault that nothing has been learned about should fetch the next few pages.
+bool Driver::fetches_next_few(PageId page, const Record& record, bool is_write) const {
+  if (is_write || record.home() == self_ || options_.fetch_ahead == 0) return false;
+  if (options_.runs && record.fetched_in.load(std::memory_order_relaxed) != 0) return false;
+  const bool follows = page.value == t_history.last_fetch.value + 1;
+  return history_.fetches_ahead(follows, record.prefetch_in_vain);
 }
 
 // How many pages from this one on have the number of the same epoch: one if the page has none.
@@ -94,15 +135,16 @@ uint32_t Driver::pages_of_epoch(PageId page, const Record& record, const std::at
 
 // A page that nobody has touched yet: behind a write it is going to be written by this node, behind a read by whoever
 // touches it first. With no lock held.
-void Driver::learn_homes(PageId page, uint32_t count, bool is_write) {
-  if (is_write) return claim_ahead(records_, page, PageId(page.value + 1), count);
+void Driver::learn_homes(PageId page, const Behind& behind, bool is_write) {
+  const FaultRun run(page, behind.stride);
+  if (is_write) return claim_ahead(records_, page, run.page(1), behind.count, behind.stride);
   const PageRange stretch = services_.homes.stretch_of(page);
-  for (uint64_t next = page.value + 1; next <= page.value + count && stretch.contains(PageId(next)); ++next) {
-    Record& record = records_[next];
+  for (uint32_t i = 1; i <= behind.count && stretch.contains(run.page(i)); ++i) {
+    Record& record = records_[run.page(i).value];
     if (record.home_plus_one.load(std::memory_order_relaxed) != 0) continue;
-    const std::optional<NodeId> home = services_.homes.ask_home(PageId(next));
+    const std::optional<NodeId> home = services_.homes.ask_home(run.page(i));
     if (!home) return;
-    set_home(PageId(next), record, *home);
+    set_home(run.page(i), record, *home);
   }
 }
 
@@ -156,8 +198,7 @@ bool Driver::add_behind(FaultRun& run, Record& record, const Behind& behind, uin
   }
   // A page that no processor has touched here would take memory for nothing.
   if (behind.are_around && (!is_home || before.state != PageState::kRead)) return false;
-  // A page at home whose write will be noticed, though it may not be written: only if it was written with the others before.
-  if (is_home && i > behind.moved_together && before.shared) return false;
+  if (is_home && i > behind.even_shared && before.shared) return false;
   step(record, access, actions);
   if (record.page != before && run.add(actions)) {
     if (behind.are_around) record.opened_around_in = arrived_.load(std::memory_order_relaxed) + 1;
@@ -173,9 +214,7 @@ void Driver::unlock(const FaultRun& run) MG_NO_THREAD_SAFETY_ANALYSIS {
 
 // Carries out what the transitions of the run's pages have asked for.
 void Driver::perform(const FaultRun& run, const Behind& behind) MG_NO_THREAD_SAFETY_ANALYSIS {
-  // Of pages that were never here the kernel would make the frames one by one, as they are filled or mapped.
-  if (run.size() > 1 && records_[run.page(0).value].fetched_in.load(std::memory_order_relaxed) == 0)
-    make_frames(run.page(0), run.size());
+  if (run.size() > 1 && run.is_consecutive()) make_run_frames(run);
   fetch(run);
   for (uint32_t i = 0; i < run.size(); ++i)
     if (run.has(i, Verb::kMakeTwin)) make_twin(run.page(i), records_[run.page(i).value]);
@@ -188,15 +227,32 @@ void Driver::perform(const FaultRun& run, const Behind& behind) MG_NO_THREAD_SAF
   for (uint32_t i = 0; i < (behind.are_around ? 1 : run.granted()); ++i) records_[run.page(i).value].use.opened();
 }
 
+// Of pages that were never here the kernel would make the frames one by one, as they are filled or mapped. The frame of a
+// page that is about to be fetched holds nothing that is needed. That of a page at home may hold what others have written.
+void Driver::make_run_frames(const FaultRun& run) const MG_NO_THREAD_SAFETY_ANALYSIS {
+  const auto is_new = [&](uint32_t i) {
+    return run.has(i, Verb::kFetch) && records_[run.page(i).value].fetched_in.load(std::memory_order_relaxed) == 0;
+  };
+  for (uint32_t i = 0, next; i < run.size(); i = next) {
+    next = i + 1;
+    if (!is_new(i)) continue;
+    while (next < run.size() && is_new(next)) ++next;
+    services_.region.make_frames(run.page(i), next - i, g_zeros.data());
+    services_.region.map_alias(run.page(i), next - i);
+  }
+  if (run.grant() == Verb::kGrantWrite && !run.has(0, Verb::kFetch)) make_frames(run.page(0), run.size());
+}
+
 void Driver::grant(const FaultRun& run) {
   if (!run.grant()) return;
-  switch (*run.grant()) {
-    case Verb::kGrantRead:
-      return grant_read(run.page(0), run.granted());
-    case Verb::kGrantWrite:
-      return grant_write(run.page(0), run.granted());
-    default:
-      return upgrade(run.page(0), run.granted());
+  const uint32_t together = run.is_consecutive() ? run.granted() : 1;
+  for (uint32_t i = 0; i < run.granted(); i += together) {
+    if (*run.grant() == Verb::kGrantRead)
+      grant_read(run.page(i), together);
+    else if (*run.grant() == Verb::kGrantWrite)
+      grant_write(run.page(i), together);
+    else
+      upgrade(run.page(i), together);
   }
 }
 
@@ -213,7 +269,7 @@ void Driver::fetch(const FaultRun& run) MG_NO_THREAD_SAFETY_ANALYSIS {
   for (uint32_t i = 0, next; i < run.size(); i = next) {
     next = i + 1;
     if (!run.has(i, Verb::kFetch)) continue;
-    while (next < run.size() && run.has(next, Verb::kFetch) && home(next) == home(i)) ++next;
+    while (next < run.size() && run.is_consecutive() && run.has(next, Verb::kFetch) && home(next) == home(i)) ++next;
     Completion log{};
     for (uint32_t from = i, to; from < next; from = to) {
       to = from + 1;

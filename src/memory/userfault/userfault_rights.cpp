@@ -215,6 +215,7 @@ class UserfaultRights final : public AccessRights {
   bool install_stretch(uint64_t at, uint64_t bytes, uint64_t mode) const {
     const uint64_t end = at + bytes;
     bool any_present = false;
+    uint64_t missing = 0;  // where a frame was missing last
     while (at < end) {
       uffdio_continue request{};
       request.range.start = at;
@@ -233,8 +234,7 @@ class UserfaultRights final : public AccessRights {
             sched_yield();
           break;
         case EFAULT:
-          // A read brings a zeroed page into the page cache, since a shared mapping has no common zero page.
-          static_cast<void>(*reinterpret_cast<volatile std::byte*>(region_.alias_of(reinterpret_cast<void*>(at))));
+          make_frames(at, std::exchange(missing, at) == at ? at + kHardwarePage : end);
           break;
         case ENOMEM:
           die(1, "out of memory for the page tables of the shared region: use fewer nodes on this machine");
@@ -249,6 +249,18 @@ class UserfaultRights final : public AccessRights {
       }
     }
     return any_present;
+  }
+
+  // The hardware page at `at` is not in the page cache, so perhaps those behind it, up to `end`, are not either.
+  void make_frames(uint64_t at, uint64_t end) const {
+    void* const address = reinterpret_cast<void*>(at);
+    if (end - at > kHardwarePage) {
+      const PageId first = region_.page_of(address);
+      const PageId last = region_.page_of(reinterpret_cast<void*>(end - 1));
+      if (region_.make_frames(first, last.value - first.value + 1)) return;
+    }
+    // A read brings a zeroed page into the page cache, since a shared mapping has no common zero page.
+    static_cast<void>(*reinterpret_cast<volatile std::byte*>(region_.alias_of(address)));
   }
 
   // Clears the bit. For shared mappings the kernel (up to 6.18 at least) still leaves the entry read-only: the next
