@@ -1,13 +1,22 @@
 #include "coherence/line_driver.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 
 #include "base/thread_annotations.h"
 #include "profile/virtual_time.h"
 
 namespace multigrain {
+
+namespace {
+
+// A hardware page of flag values.
+constinit const std::array<uint64_t, Config::kMinPageSize / sizeof(uint64_t)> g_flags = [] {
+  std::array<uint64_t, Config::kMinPageSize / sizeof(uint64_t)> flags{};
+  flags.fill(MG_FINE_FLAG64);
+  return flags;
+}();
+
+}  // namespace
 
 constinit thread_local RunStreams LineDriver::t_first_touches{};
 
@@ -94,13 +103,18 @@ bool LineDriver::lock(FirstTouches& touches) MG_NO_THREAD_SAFETY_ANALYSIS {
 }
 
 void LineDriver::make_ready(const FirstTouches& touches) {
-  const size_t page_size = services_.region.page_size();
+  const auto is_home = [&](uint32_t i) { return home_of(*touches.pages[i]) == self_; };
   const uint32_t together = touches.at.stride == 1 ? touches.count : 1;
-  // One call brings consecutive frames into being. If it fails, they come one by one.
-  if (together > 1) madvise(services_.region.alias(touches.first), together * page_size, MADV_POPULATE_WRITE);
-  // No other node writes to such a frame before this node has a copy of a line, for which its page must be touched.
-  for (uint32_t i = 0; i < touches.count; ++i)
-    if (home_of(*touches.pages[i]) != self_) fill_with_flags(services_.region.alias(touches.page(i)), page_size);
+  // One call brings consecutive frames into being. No other node writes to the frame of a page that is at home elsewhere
+  // before this node has a copy of a line, for which its page must be touched.
+  for (uint32_t i = 0, next; i < touches.count; i = next) {
+    next = i + 1;
+    while (next < touches.count && together != 1 && is_home(next) == is_home(i)) ++next;
+    if (!is_home(i))
+      services_.region.make_frames(touches.page(i), next - i, reinterpret_cast<const std::byte*>(g_flags.data()));
+    else if (next - i > 1)
+      services_.region.make_frames(touches.page(i), next - i);
+  }
   for (uint32_t i = 0; i < touches.count; i += together) {
     services_.rights.grant_write(touches.page(i), together);
     this_profile().count_rights(RightsChange::kGrantWrite, together);

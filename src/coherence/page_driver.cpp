@@ -1,7 +1,5 @@
 #include "coherence/page_driver.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 
 #include "base/steps.h"

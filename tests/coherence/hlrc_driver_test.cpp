@@ -360,6 +360,55 @@ TEST_P(HlrcDriver, PagesThatMovedTogetherMoveTogetherAgain) {
   EXPECT_LE(counted(Counter::kUpgrades) - upgrades_before, 2u) << "node 1's pages, and node 0's";
 }
 
+// A processor that goes through memory with a constant stride faults less and less often, and gets what it is due.
+TEST_P(HlrcDriver, FaultsAtAConstantStrideAreForeseen) {
+  constexpr uint64_t kSteps = 40, kStride = 7, kPages = kSteps * kStride;
+  const auto faults_of = [](Counter counter, auto&& walk) {
+    const uint64_t before = counted(counter);
+    walk();
+    return counted(counter) - before;
+  };
+  Machine machine(2, GetParam(), 4096, {.open_ahead = 16, .updates = Driver::Updates::kNever}, kPages);
+  const auto write = [&](unsigned node, uint64_t value) {
+    for (uint64_t i = 0; i < kSteps; ++i) machine.write(node, i * kStride, node, value + i);
+  };
+  const auto expect_written = [&](unsigned node, unsigned writer, uint64_t value) {
+    for (uint64_t i = 0; i < kSteps; ++i) ASSERT_EQ(machine.read(node, i * kStride, writer), value + i) << i;
+  };
+  // The home touches pages first.
+  EXPECT_LE(faults_of(Counter::kLocalFaults, [&] { write(0, 100); }), 8u);
+  machine.release(0);
+  machine.acquire(1, 0);
+  EXPECT_LE(faults_of(Counter::kReadFaults, [&] { expect_written(1, 0, 100); }), 8u);
+  EXPECT_LE(faults_of(Counter::kUpgrades, [&] { write(1, 200); }), 8u);
+  machine.release(1);
+  machine.acquire(0, 1);
+  expect_written(0, 1, 200);
+  // The home writes pages of which node 1 has copies: few of them may be opened in vain.
+  machine.release(0);
+  machine.acquire(1, 0);
+  expect_written(1, 0, 100);
+  machine.release(0);
+  const uint64_t upgrades = faults_of(Counter::kUpgrades, [&] { write(0, 300); });
+  EXPECT_GE(upgrades, 8u);
+  EXPECT_LE(upgrades, kSteps * 3 / 4);
+  machine.release(0);
+  machine.acquire(1, 0);
+  expect_written(1, 0, 300);
+  // No page between them has been touched.
+  for (uint64_t page = 1; page < kPages; page += kStride) EXPECT_EQ(machine.inspect(1, page).state, PageState::kInvalid);
+}
+
+// Pages next to each other, written among many others, are opened more and more at a time as well.
+TEST_P(HlrcDriver, ManyPlacesThatAreWrittenInTurnAreForeseen) {
+  constexpr uint64_t kPlaces = 40, kSteps = 24, kPages = kPlaces * 100;
+  Machine machine(2, GetParam(), 4096, {.open_ahead = 16, .updates = Driver::Updates::kNever}, kPages);
+  const uint64_t before = counted(Counter::kLocalFaults);
+  for (uint64_t step = 0; step < kSteps; ++step)
+    for (uint64_t place = 0; place < kPlaces; ++place) machine.write(0, 100 * place + step, 0, step);
+  EXPECT_LE(counted(Counter::kLocalFaults) - before, kPlaces * kSteps / 2);
+}
+
 // Pages that the home wrote before processors of other nodes ran are not noticed for that alone.
 TEST_P(HlrcDriver, PagesWrittenInTheSerialPartAreNotNoticedUnlessTheyAreWrittenAgain) {
   constexpr uint64_t kPages = 6;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <fstream>
@@ -14,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/config.h"
 #include "memory/sparse_table.h"
 #include "memory/two_level_table.h"
 #include "memory_test_support.h"
@@ -131,6 +133,26 @@ TEST(Region, DiscardedFramesGiveTheirMemoryBack) {
   EXPECT_EQ(*region->alias(PageId(11)), std::byte{0});
   EXPECT_EQ(*region->alias(PageId(12)), std::byte{0});
   EXPECT_EQ(*region->alias(PageId(13)), std::byte{1});
+}
+
+TEST(Region, MakesFramesAndKeepsWhatIsThere) {
+  Result<Region> region = Region::create(kGiB, 16384);
+  ASSERT_TRUE(region.has_value()) << region.error().message;
+  *region->alias(PageId(3)) = std::byte{7};
+  EXPECT_TRUE(region->make_frames(PageId(2), 40));
+  EXPECT_EQ(region->resident_bytes(), 40u * 16384);
+  EXPECT_EQ(*region->alias(PageId(3)), std::byte{7});
+  EXPECT_EQ(*region->alias(PageId(41)), std::byte{0});
+
+  std::array<std::byte, Config::kMinPageSize> pattern;
+  for (size_t i = 0; i < pattern.size(); ++i) pattern[i] = static_cast<std::byte>(i % 251);
+  region->make_frames(PageId(40), 70, pattern.data());
+  region->map_alias(PageId(40), 70);
+  EXPECT_EQ(region->resident_bytes(), 108u * 16384);
+  EXPECT_EQ(*(region->alias(PageId(40)) - 1), std::byte{0});
+  for (size_t at = 0; at < 70 * 16384; at += pattern.size())
+    ASSERT_EQ(std::memcmp(region->alias(PageId(40)) + at, pattern.data(), pattern.size()), 0) << at;
+  EXPECT_EQ(*region->alias(PageId(110)), std::byte{0});
 }
 
 TEST(Region, MovesAndCleansUp) {

@@ -94,6 +94,9 @@ class Driver final : public PageDriver {
     std::atomic<uint32_t> fetched_in{0};  // in which epoch this node fetched the page last; 0: in none
     std::atomic<uint32_t> noticed_in{0};  // with which interval's end it noticed a write last; 0: with none
     uint64_t opened_around_in MG_GUARDED_BY(lock) = 0;  // in which episode, and one, with another page of its group
+    // This is the last page of a run that a write has opened: in which episode, and one, times 2^32, and how many pages
+    // the run, and those that ended where it began, have had.
+    std::atomic<uint64_t> run_end{0};
   };
 
   // At most so many pages are worked on together: their rights change in few calls, and their diffs travel at the same
@@ -111,9 +114,12 @@ class Driver final : public PageDriver {
     bool are_next_few = false;  // they are the next few pages of B.2
     bool are_around = false;    // they are the rest of a group of pages at home
     RunStreams::Continued at;   // the stream to which the fault belongs
+    // So many pages next to the page of the fault have been written, one after the other; 0 if the fault is at a stream.
+    uint32_t written_before = 0;
   };
   Behind pages_behind(PageId page, const Record& record, bool is_write);
   Behind learned_behind(PageId page, const Record& record, bool is_write);
+  [[nodiscard]] uint32_t written_before(PageId page) const;
   [[nodiscard]] bool fetches_next_few(PageId page, const Record& record, bool is_write) const;
   uint32_t pages_of_epoch(PageId page, const Record& record, const std::atomic<uint32_t> Record::* epoch,
                           const std::atomic<uint32_t>& now) const;
@@ -127,6 +133,7 @@ class Driver final : public PageDriver {
   void make_run_frames(const FaultRun& run) const;
   void grant(const FaultRun& run);
   void note_serial(const FaultRun& run);
+  void learn(const FaultRun& run, const Behind& behind, bool is_write);
   void fetch(const FaultRun& run);
 
   // --- The end of an interval.

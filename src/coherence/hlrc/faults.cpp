@@ -6,6 +6,8 @@
 //                         same interval, are fetched or opened together again, on the first fault on one of them.
 //   streams               A processor whose fault is where it will be if it goes through memory with a constant stride gets
 //                         twice as many pages as the last time.
+//   what is written       Behind pages that were written one after the other, among many others (the buckets of a sort), half
+//   before a page         as many are opened with the next one.
 //   the rest of a group   Behind a page at home that is written, the private pages of the same aligned group that can be read
 //                         are opened, as long as few of them turn out to be another node's to use (opened_around.h).
 //   the next few          Behind a page that was never fetched before, the next few pages are fetched ([GeNIMA], B.2). The
@@ -57,10 +59,17 @@ bool Driver::on_fault(PageId page, bool is_write) {
 
   if (outcome == FaultOutcome::kPrefetched) history_.used();
   if (outcome == FaultOutcome::kFetched || outcome == FaultOutcome::kPrefetched) t_history.last_fetch = page;
-  // Of the stream to which the fault belongs, only pages at its stride have been served.
-  if (options_.runs)
-    t_history.of(is_write).expect(page, behind.at, behind.stride == behind.at.stride ? run.granted() : 1);
+  if (options_.runs) learn(run, behind, is_write);
   return true;
+}
+
+void Driver::learn(const FaultRun& run, const Behind& behind, bool is_write) {
+  if (is_write && run.is_consecutive())
+    records_[run.page(run.granted() - 1).value].run_end.store(
+        (arrived_.load(std::memory_order_relaxed) + 1) << 32 | (behind.written_before + run.granted()),
+        std::memory_order_relaxed);
+  // Of the stream to which the fault belongs, only pages at its stride have been served.
+  t_history.of(is_write).expect(run.page(0), behind.at, behind.stride == behind.at.stride ? run.granted() : 1);
 }
 
 void Driver::note_serial(const FaultRun& run) {
@@ -101,17 +110,29 @@ Driver::Behind Driver::learned_behind(PageId page, const Record& record, bool is
   behind.at = t_history.of(is_write).continued_at(page, most);
   const std::atomic<uint32_t> Record::* const epoch = is_write ? &Record::noticed_in : &Record::fetched_in;
   const uint32_t moved_together = pages_of_epoch(page, record, epoch, is_write ? intervals_ : epochs_) - 1;
-  if (moved_together >= behind.at.due || (behind.at.stride != 1 && moved_together != 0)) {
+  if (moved_together != 0 && (moved_together >= behind.at.due || behind.at.stride != 1)) {
     behind.count = moved_together;
     behind.even_shared = moved_together;
     return behind;
   }
   behind.stride = behind.at.stride;
   behind.count = behind.at.due;
+  if (is_write && behind.at.length == 0) {
+    behind.written_before = written_before(page);
+    behind.count = std::min(behind.written_before / 2, most);
+  }
   // A page that is opened in vain costs another node a fetch, and one that is not opened costs this node a fault. So at most
   // a fifth of a stream's pages are opened in vain.
   behind.even_shared = std::min(behind.at.due, behind.at.length / kStreamForOnePage);
   return behind;
+}
+
+// How many pages before this one, next to it, writes have opened in this episode, in runs of which each began where the last one
+// ended.
+uint32_t Driver::written_before(PageId page) const {
+  if (page.value == 0) return 0;
+  const uint64_t end = records_[page.value - 1].run_end.load(std::memory_order_relaxed);
+  return end >> 32 == arrived_.load(std::memory_order_relaxed) + 1 ? static_cast<uint32_t>(end) : 0;
 }
 
 // Returns whether a fault that nothing has been learned about should fetch the next few pages.
