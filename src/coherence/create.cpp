@@ -42,7 +42,8 @@ Result<std::unique_ptr<LineMemory>> create_line_protocol(const ProtocolTraits& p
                                                          unsigned prefetch) {
   switch (protocol.kind) {
     case ProtocolKind::kDszoom:
-      return dszoom::Driver::create(services, lines, prefetch);
+      return dszoom::Driver::create(services, lines, prefetch,
+                                    prefetch == 0 ? dszoom::Runs::kNever : dszoom::Runs::kLearned);
     case ProtocolKind::kShasta: {
       // A store whose check hits would overtake those of its processor that are queued, because checks do not look at
       // the queue. So under tso a store that misses stalls, as under sc (docs/internals/shasta.md).

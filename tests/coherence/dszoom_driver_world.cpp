@@ -22,11 +22,12 @@ void step_of_change(const uint64_t*, uint64_t) {
 
 void Locals::keep(std::initializer_list<void*> locals) {
   dszoom::explored::Processor& fibre = g_world->self();
-  void* const none[] = {nullptr, nullptr, nullptr};
+  void* const none[] = {nullptr, nullptr, nullptr, nullptr};
   void* const* const of = locals.size() == 0 ? none : locals.begin();
   fibre.miss = static_cast<const dszoom::Miss*>(of[0]);
   fibre.scan = static_cast<const dszoom::HazardScan*>(of[1]);
   fibre.buffer = static_cast<std::byte*>(of[2]);
+  fibre.run_lines = static_cast<const uint32_t*>(of[3]);
 }
 
 }  // namespace multigrain::exploring_driver
@@ -58,7 +59,7 @@ World::World(const Scenario& scenario) : impl_(std::make_unique<Impl>(scenario))
     node.fabric = std::make_unique<HeldFabric>(world.network.node(NodeId(n)), world.next_id);
     node.hazards = std::make_unique<HazardSlots>(NodeId(n), node.memory->words());
     auto driver = Driver::create({*node.fabric, node.memory->region(), node.rights, world.homes, WaitPolicy{}},
-                                 {*node.table, *node.hazards});
+                                 {*node.table, *node.hazards}, 0, scenario.runs ? Runs::kAlways : Runs::kNever);
     if (!driver) panic("no driver for a node:", n);
     node.driver = std::move(*driver);
     for (const uint8_t home : scenario.homes) node.driver->on_fault(PageId(home), true);

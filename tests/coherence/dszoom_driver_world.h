@@ -72,6 +72,7 @@ struct Scenario {
   std::vector<Program> programs;
   Caches caches = Caches::kNothing;
   bool compares = false;  // outcomes, with those of a sequential memory
+  bool runs = false;      // a miss of line 0 moves line 1 as well
   Mutant mutant = Mutant::kNone;
 };
 inline void PrintTo(const Scenario& scenario, std::ostream* out) {

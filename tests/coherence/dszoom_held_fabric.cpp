@@ -24,9 +24,16 @@ Completion HeldFabric::issue(Record record, NodeId at, SegmentId segment, uint64
       std::ranges::all_of(fibre.records, [](const Record& r) { return r.done || r.nobody_waits || r.is_unlock(); });
   if (is_first) fibre.forget();
   if (record.kind == Kind::kSwap && record.value == kLocked && fibre.buffer != nullptr)
-    std::memset(fibre.buffer, 0, kLineBytes);
+    std::memset(fibre.buffer, 0, kLines * kLineBytes);
   fibre.records.push_back(record);
   return {record.id};
+}
+
+uint64_t HeldFabric::last_swap(NodeId at) {
+  uint64_t last = 0;
+  for (const Record& record : g_world->self().records)
+    if (record.kind == Kind::kSwap && record.at == at && !record.done) last = record.id;
+  return last;
 }
 
 bool HeldFabric::scan(Record& record) {
@@ -73,7 +80,8 @@ bool HeldFabric::scan(Record& record) {
     }
     // A hazard that does not cover the line counts as none.
     const bool counts =
-        reader->miss == nullptr || covers(word, g_world->number_of(reader->line), reader->miss->stores());
+        reader->miss == nullptr ||
+        covers(word, g_world->number_of(reader->line), *reader->run_lines, reader->miss->stores());
     record.result = mix(record.result, counts ? word : 0);
   }
   // On machines without caches the rights epoch never changes.

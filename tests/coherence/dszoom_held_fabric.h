@@ -96,6 +96,7 @@ class HeldFabric final : public ForwardingFabric {
     record.kind = Kind::kSwap;
     record.value = value;
     record.old = &old;
+    record.after = last_swap(at);
     return issue(record, at, segment, offset);
   }
   uint64_t fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value) override {
@@ -148,6 +149,8 @@ class HeldFabric final : public ForwardingFabric {
 
  private:
   Completion issue(Record record, NodeId at, SegmentId segment, uint64_t offset);
+  // A node's atomics at another one take effect in their order.
+  static uint64_t last_swap(NodeId at);
   void swap(Record& record) {
     if (record.is_swap_of_epoch()) {
       *record.old = inner().fetch_and_set(record.at, record.segment, record.offset, record.value);
@@ -164,12 +167,14 @@ class HeldFabric final : public ForwardingFabric {
   // Reads the next word of a scan. Returns whether it was the last.
   bool scan(Record& record);
   // Of a line each word moves by itself. Programs use the first words, and the words behind these move with the last
-  // one.
+  // one. Of a run, one line moves after the other.
   static std::pair<size_t, size_t> part(Record& record, size_t bytes) {
     if (record.segment != SegmentId::kFrames) return {0, bytes};
-    const size_t begin = record.moved * sizeof(uint64_t);
+    constexpr size_t kLine = size_t{1} << MG_FINE_MIN_LINE_SHIFT;
+    const size_t in_line = record.moved % kWords * sizeof(uint64_t);
+    const size_t begin = record.moved / kWords * kLine + in_line;
     ++record.moved;
-    return {begin, record.moved == kWords ? bytes - begin : sizeof(uint64_t)};
+    return {begin, record.moved % kWords == 0 ? kLine - in_line : sizeof(uint64_t)};
   }
 
   uint64_t& next_id_;

@@ -46,6 +46,9 @@ struct Machines {
   void compare(const char* name, LineHomes homes, std::vector<Program> programs) {
     add(name, homes, std::move(programs)).compares = true;
   }
+  void run(const char* name, LineHomes homes, std::vector<Program> programs, Nodes nodes = {0, 1, 2}) {
+    add(name, homes, std::move(programs), std::move(nodes)).runs = true;
+  }
   void cache(const char* name, Caches caches, LineHomes homes, std::vector<Program> programs, Nodes nodes = {0, 1, 2}) {
     add(name, homes, std::move(programs), std::move(nodes)).caches = caches;
   }
@@ -91,6 +94,20 @@ void add_batches(Machines& machines) {
   machines.add("a batch over a third node's lines", {2, 2}, {{add_both(0, 1)}, {add(0, 0, 2), add(1, 0, 2)}});
   machines.add("a batch reads, processors of its node miss", {0, 1}, {{load_both(0)}, {load(1, 0)}, {store(0, 0, 1)}},
                {0, 0, 1});
+}
+
+// A miss of line 0 moves line 1 as well.
+void add_runs(Machines& machines) {
+  machines.run("a run: two hops", {0, 0}, {{load(1, 0), store(0, 0, 1)}, {load(0, 0), load(1, 0)}});
+  machines.run("a run: three hops", {2, 2}, {{store(1, 0, 1), store(0, 0, 2)}, {load(0, 0), load(1, 0)}});
+  machines.run("a run: stores to both lines", {2, 2}, {{store(0, 0, 1), load(1, 0)}, {store(0, 1, 2), load(1, 1)}});
+  machines.run("a run: another node stores to its second line", {0, 0},
+               {{store(1, 0, 1), load(1, 0)}, {add(0, 0, 2), load(1, 0)}});
+  machines.run("a run: a third node has its second line", {0, 0}, {{load(0, 0)}, {store(1, 0, 1)}, {store(0, 0, 2)}});
+  machines.run("a run: upgrades", {2, 2}, {{load(0, 0), store(0, 0, 1)}, {load(1, 0), store(1, 0, 2)}});
+  machines.run("a run: two processors of a node", {1, 1}, {{load(0, 0)}, {add(1, 0, 2)}, {store(1, 0, 1)}}, {0, 0, 1});
+  machines.run("a run: ownership comes back", {0, 0}, {{add(0, 0, 1), add(1, 0, 1)}, {add(0, 0, 2), add(0, 0, 2)}});
+  machines.run("a run: batches", {2, 2}, {{store_both(0, 1)}, {load_both(0)}});
 }
 
 void add_litmus(Machines& machines) {
@@ -166,6 +183,7 @@ std::vector<Scenario> scenarios() {
   Machines machines;
   add_misses(machines);
   add_batches(machines);
+  add_runs(machines);
   add_litmus(machines);
   add_caching(machines);
   return machines.all;

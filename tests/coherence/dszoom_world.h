@@ -90,6 +90,7 @@ struct Place {
   const Miss* miss = nullptr;
   const HazardScan* scan = nullptr;
   std::byte* buffer = nullptr;
+  const uint32_t* run_lines = nullptr;
 
   Record* find(uint64_t id) {
     for (Record& record : records)

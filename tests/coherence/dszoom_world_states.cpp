@@ -139,11 +139,13 @@ void add_locals(const Processor& fibre, const std::array<EpochsOfNode, kMaxNodes
     add(fibre.scan->has_scanned(NodeId(n)));
     if (epochs != nullptr) add((*epochs)[n].name(fibre.scan->epoch(NodeId(n))));
   }
-  for (unsigned w = 0; w < kWords; ++w) {
-    uint64_t word = 0;
-    std::memcpy(&word, fibre.buffer + w * sizeof word, sizeof word);
-    add(word);
-  }
+  add(*fibre.run_lines);
+  for (unsigned l = 0; l < *fibre.run_lines; ++l)
+    for (unsigned w = 0; w < kWords; ++w) {
+      uint64_t word = 0;
+      std::memcpy(&word, fibre.buffer + l * kLineBytes + w * sizeof word, sizeof word);
+      add(word);
+    }
 }
 
 }  // namespace

@@ -26,17 +26,17 @@ uint64_t random_of_thread() {
 
 // --- Start
 
-Driver::Driver(const NodeServices& services, const LineServices& lines, unsigned most_ahead)
-    : LineDriver(services, lines, most_ahead) {
+Driver::Driver(const NodeServices& services, const LineServices& lines, unsigned most_ahead, Runs runs)
+    : LineDriver(services, lines, most_ahead), runs_(runs) {
   for (auto& slots : slots_of_) slots.store(4, std::memory_order_relaxed);
 }
 
 Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, const LineServices& lines,
-                                               unsigned most_ahead) {
+                                               unsigned most_ahead, Runs runs) {
   if (services.fabric.nodes() > kMaxNodes)
     return fail("the protocol dszoom has directory entries for {} nodes, and the machine has {}", kMaxNodes,
                 services.fabric.nodes());
-  std::unique_ptr<Driver> driver(new Driver(services, lines, most_ahead));
+  std::unique_ptr<Driver> driver(new Driver(services, lines, most_ahead, runs));
   auto pages = SparseTable<LinePage>::create(services.region.page_count(), "pages kept coherent by lines");
   if (!pages) return tl::unexpected(pages.error());
   driver->pages_ = std::move(*pages);
@@ -160,9 +160,28 @@ void Driver::spin() {
 
 // --- Misses
 
+// Returns how many lines should move if this one misses, of which it is the first. Where a thread goes through memory, the
+// lines before this one are here already, so as many as that come with it, up to the end of the page. The words of all of
+// them must be the same here: otherwise their entries are not. All this is a hint.
+uint32_t Driver::run_of(const Line& line, bool stores) {
+  const auto word_of = [&](uint64_t number) { return word(number).load(std::memory_order_relaxed); };
+  if (runs_ == Runs::kNever || virtual_time::on()) return 1;
+  if (runs_ == Runs::kAlways) return line.number % 2 == 0 && word_of(line.number + 1) == word_of(line.number) ? 2 : 1;
+  const uint64_t place = line.number & (lines_of_page() - 1);
+  const uint64_t most = std::min<uint64_t>(kLongestLine >> shift_, lines_of_page() - place);
+  const uint64_t own = word_of(line.number);
+  const auto is_here = [&](uint64_t number) {
+    return stores ? word_of(number) == kExclusive : (word_of(number) & kReadable) != 0;
+  };
+  uint32_t run = 1;
+  while (run < most && run <= place && is_here(line.number - run) && word_of(line.number + run) == own) ++run;
+  return run;
+}
+
 // Fetches the line, or the right to store to it; in the second case it returns with hazard 0 published over the line.
 // The load of `request` is made while the line is certainly here.
-void Driver::miss(const Line& line, bool stores, const LoadRequest& request) {
+void Driver::miss(const Line& wanted, bool stores, const LoadRequest& request) {
+  Line line = wanted;
   virtual_time::synchronise();
   ProcessorProfile& profile = this_profile();
   const CategoryScope protocol(profile, Category::kProtocol);
@@ -183,12 +202,13 @@ void Driver::miss(const Line& line, bool stores, const LoadRequest& request) {
   }
 
   MULTIGRAIN_STEP(&word(line.number));
+  line.run = run_of(line, stores);
   Miss miss(self_, line.home, stores, (word(line.number).load(std::memory_order_relaxed) & kReadable) != 0);
   Step step;
   alignas(64) std::array<std::byte, kLongestLine> buffer;
   miss.begin(step);
   HazardScan scan;
-  MULTIGRAIN_LOCALS(miss, scan, buffer);
+  MULTIGRAIN_LOCALS(miss, scan, buffer, line.run);
   uint64_t waiting_since = 0;
   for (unsigned tries = 0;;) {
     profile.enter(Category::kDataWait);
@@ -228,8 +248,8 @@ void Driver::miss(const Line& line, bool stores, const LoadRequest& request) {
       break;
   }
   if (stores && miss.kind() != MissKind::kUpgrade) count(Counter::kStoreMisses);
-  if (miss.kind() != MissKind::kUpgrade) count(Counter::kLinesMoved);
-  count(Counter::kLinesInvalidated, miss.invalidated());
+  if (miss.kind() != MissKind::kUpgrade) count(Counter::kLinesMoved, line.run);
+  count(Counter::kLinesInvalidated, uint64_t{miss.invalidated()} * line.run);
 }
 
 // Spins as long as is reasonable on this machine, ever longer between two tries, so that the directory does not get too

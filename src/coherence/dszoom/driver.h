@@ -7,6 +7,11 @@
 // here afterwards. A thread waits for such a lock with no hazard published, except the hazard that the miss itself
 // publishes.
 //
+// A miss may move the lines behind its own as well: a **run** of lines whose directory entries name the same nodes. The
+// requester locks the entries of all of them, and they are one long line from there on. It waits for no entry but that of the line
+// that it wants: an entry that is locked, or another, ends the run. Only the line that is wanted has the node's lock: the
+// entries' locks are what keeps requesters apart (docs/internals/dszoom.md, "Runs").
+//
 //   driver.cpp       what compiled checks and the runtime call, the first touch of a page, and a miss from begin to end
 //   operations.cpp   the operations of a miss on the fabric: one step, and the last one
 //   hazard_scan.h    for which of the hazards that a scan finds the requester waits
@@ -27,8 +32,13 @@
 
 namespace multigrain::dszoom {
 
-// No line is longer than this many bytes. Buffers on a stack have this length.
+// No line, and no run of lines, is longer than this many bytes. Buffers on a stack have this length.
 constexpr size_t kLongestLine = size_t{1} << MG_FINE_MAX_LINE_SHIFT;
+constexpr uint32_t kMostLines = kLongestLine >> MG_FINE_MIN_LINE_SHIFT;
+
+// Whether lines behind one that misses move with it: never, if those before it are here already, or (in tests) always the
+// second line of a pair.
+enum class Runs : uint8_t { kNever, kLearned, kAlways };
 
 namespace explored {
 struct DriverState;
@@ -39,7 +49,7 @@ class Driver final : public LineDriver {
   // `most_ahead` is how many pages are made ready ahead of a thread that touches one after the other for the first time.
   // Errors: more nodes than an entry has bits for; tables that cannot be reserved.
   static Result<std::unique_ptr<Driver>> create(const NodeServices& services, const LineServices& lines,
-                                                unsigned most_ahead = 0);
+                                                unsigned most_ahead = 0, Runs runs = Runs::kNever);
 
   // --- Protocol, for the pages that are kept coherent by lines. The only fault on such a page is its first touch.
   bool on_fault(PageId page, bool is_write) override;
@@ -66,6 +76,7 @@ class Driver final : public LineDriver {
     uint64_t number;
     NodeId home;
     std::byte* frame;  // the runtime's address of its first byte
+    uint32_t run = 1;  // so many lines move together, of which this is the first
   };
   // This describes a load that missed: where it reads in the line's frame, and where its value goes.
   struct LoadRequest {
@@ -83,7 +94,7 @@ class Driver final : public LineDriver {
 
   class StepUnderWay;
 
-  Driver(const NodeServices& services, const LineServices& lines, unsigned most_ahead);
+  Driver(const NodeServices& services, const LineServices& lines, unsigned most_ahead, Runs runs);
 
   [[nodiscard]] uint64_t frame_offset(uint64_t line) const { return line << shift_; }
   [[nodiscard]] size_t line_size() const { return size_t{1} << shift_; }
@@ -100,15 +111,18 @@ class Driver final : public LineDriver {
     return begin_store_here(line.number, [&] { return has_right(line, true); });
   }
   void miss(const Line& line, bool stores, const LoadRequest& request);
-  Outcome perform(const Step& step, const Line& line, std::byte* buffer, HazardScan& scan);
-  void scan_hazards(NodeId node, uint64_t line, bool loads, std::span<const uint64_t> hazards, uint64_t epoch_before,
+  [[nodiscard]] uint32_t run_of(const Line& line, bool stores);
+  Outcome perform(const Step& step, Line& line, std::byte* buffer, HazardScan& scan);
+  void give_back(Line& line, std::span<const uint64_t> entries);
+  void scan_hazards(NodeId node, const Line& line, bool loads, std::span<const uint64_t> hazards, uint64_t epoch_before,
                     HazardScan& scan, Outcome& outcome);
   bool epoch_validates(NodeId node, uint64_t epoch, uint64_t before, HazardScan& scan, Outcome& outcome);
-  void scan_hazards_of_many(NodeId node, uint64_t line, bool loads, HazardScan& scan, Outcome& outcome);
+  void scan_hazards_of_many(NodeId node, const Line& line, bool loads, HazardScan& scan, Outcome& outcome);
   void end(const Step& step, const Line& line, const std::byte* buffer, const LoadRequest& request);
-  void unlock(const Line& line, uint64_t entry);
+  void unlock(NodeId home, uint64_t line, uint64_t entry);
   void pause(unsigned tries, uint64_t since);
 
+  const Runs runs_;
   SparseTable<Outbox> outboxes_;  // one for each hazard slot
   static constexpr size_t kLocks = 4096;
   struct alignas(64) LineLock {

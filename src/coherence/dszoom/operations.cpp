@@ -46,23 +46,30 @@ void read(std::span<std::byte> out, const std::byte* from) {
 // The operations of a step are all under way at the same time. On each node they take effect in their order.
 class Driver::StepUnderWay {
  public:
-  // `buffer` receives the line.
-  StepUnderWay(Driver& driver, const Line& line, std::byte* buffer, HazardScan& scan)
+  // `buffer` receives the lines of the run.
+  StepUnderWay(Driver& driver, Line& line, std::byte* buffer, HazardScan& scan)
       : driver_(driver), fabric_(driver.services_.fabric), line_(line), buffer_(buffer), scan_(scan) {}
 
   void start(const Operation& operation) {
     const uint64_t line_offset = driver_.frame_offset(line_.number);
+    const size_t bytes = driver_.line_size() * line_.run;
     switch (operation.verb) {
       case Verb::kLock:
-        entry_ = &old_[taken_];
-        swap(operation.node, SegmentId::kLines, line_.number * sizeof(uint64_t), kLocked);
+        locks_ = line_.run;
+        for (uint32_t i = 0; i < line_.run; ++i) {
+          if (i != 0) started(last_);
+          swap(operation.node, SegmentId::kLines, (line_.number + i) * sizeof(uint64_t), kLocked, entries_[i]);
+        }
         break;
       case Verb::kRevokeRight:
-        swap(operation.node, SegmentId::kLines, line_.number * sizeof(uint64_t), operation.word);
+        for (uint32_t i = 0; i < line_.run; ++i) {
+          if (i != 0) started(last_);
+          swap(operation.node, SegmentId::kLines, (line_.number + i) * sizeof(uint64_t), operation.word, ignored_);
+        }
         break;
       case Verb::kReplaceEpoch: {
         const uint64_t epoch = fresh_rights_epoch(driver_.self_);
-        swap(operation.node, SegmentId::kWords, words::kRightsEpoch, epoch);
+        swap(operation.node, SegmentId::kWords, words::kRightsEpoch, epoch, ignored_);
         scan_.set_epoch(operation.node, epoch);
         break;
       }
@@ -70,21 +77,20 @@ class Driver::StepUnderWay {
         start_scan(operation);
         break;
       case Verb::kReadLine:
-        get(operation.node, SegmentId::kFrames, line_offset, {buffer_, driver_.line_size()});
+        get(operation.node, SegmentId::kFrames, line_offset, {buffer_, bytes});
         break;
       case Verb::kWriteFlags:
         last_ = fabric_.start_put(operation.node, SegmentId::kFrames, line_offset,
-                                  std::as_bytes(std::span(kFlags)).first(driver_.line_size()));
+                                  std::as_bytes(std::span(kFlags)).first(bytes));
         break;
       default:
         panic("a step of a miss has what only its end has:", static_cast<uint64_t>(operation.verb));
     }
-    started_[under_way_++] = last_;
+    started(last_);
     before_ = &operation;
   }
   Outcome wait() {
     finish();
-    if (entry_ != nullptr) outcome_.entry = *entry_;
     return outcome_;
   }
 
@@ -97,10 +103,14 @@ class Driver::StepUnderWay {
   };
   static constexpr size_t kHazardWords = (1 + kSlotsAtOnce) * MG_FINE_HAZARDS;
 
+  void started(Completion operation) {
+    if (under_way_ == started_.size()) finish();
+    started_[under_way_++] = operation;
+  }
   // Swaps the word, after which hazards of the node that were recorded before do not count.
-  void swap(NodeId node, SegmentId segment, uint64_t offset, uint64_t word) {
+  void swap(NodeId node, SegmentId segment, uint64_t offset, uint64_t word, uint64_t& old) {
     scan_.restart(node);
-    last_ = fabric_.start_fetch_and_set(node, segment, offset, word, old_[taken_++]);
+    last_ = fabric_.start_fetch_and_set(node, segment, offset, word, old);
   }
   // Gets the bytes, after the operation before if that is on the same node.
   void get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) {
@@ -112,7 +122,7 @@ class Driver::StepUnderWay {
     const uint32_t slots = driver_.slots_of_[operation.node.value].load(std::memory_order_relaxed);
     if (slots > kSlotsAtOnce) {
       fabric_.wait(last_);
-      driver_.scan_hazards_of_many(operation.node, line_.number, operation.loads, scan_, outcome_);
+      driver_.scan_hazards_of_many(operation.node, line_, operation.loads, scan_, outcome_);
       last_ = {};
       return;
     }
@@ -127,8 +137,13 @@ class Driver::StepUnderWay {
   void finish() {
     for (size_t i = 0; i < under_way_; ++i) fabric_.wait(started_[i]);
     under_way_ = 0;
+    if (locks_ != 0) {
+      outcome_.entry = entries_[0];
+      driver_.give_back(line_, std::span(entries_).first(locks_));
+      locks_ = 0;
+    }
     for (size_t i = 0; i < scanning_; ++i)
-      driver_.scan_hazards(scans_[i].node, line_.number, scans_[i].loads,
+      driver_.scan_hazards(scans_[i].node, line_, scans_[i].loads,
                            std::span(hazards_[i].data(), (1 + scans_[i].slots) * MG_FINE_HAZARDS),
                            scans_[i].epoch_before, scan_, outcome_);
     scanning_ = 0;
@@ -136,33 +151,47 @@ class Driver::StepUnderWay {
 
   Driver& driver_;
   Fabric& fabric_;
-  const Line& line_;
+  Line& line_;
   std::byte* const buffer_;
   HazardScan& scan_;
   Outcome outcome_;
   const Operation* before_ = nullptr;
   Completion last_;
-  const uint64_t* entry_ = nullptr;
+  uint32_t locks_ = 0;  // so many entries are being locked
   size_t scanning_ = 0;
-  size_t taken_ = 0;
   size_t under_way_ = 0;
+  uint64_t ignored_;  // old words at which nobody looks
   // These are not initialised, because they are kilobytes, of which most steps use a little.
   std::array<std::array<uint64_t, kHazardWords>, kScansAtOnce> hazards_;
   std::array<Scan, kScansAtOnce> scans_;
-  std::array<uint64_t, kMaxNodes + 1> old_;
-  std::array<Completion, 2 * kMaxNodes + 6> started_;
+  std::array<uint64_t, kMostLines> entries_;
+  std::array<Completion, 2 * kMaxNodes + 6 + kMostLines> started_;
 };
 
-// Carries out a step, and waits for its operations.
-Outcome Driver::perform(const Step& step, const Line& line, std::byte* buffer, HazardScan& scan) {
+// Carries out a step, and waits for its operations. A step that locks entries may leave a shorter run.
+Outcome Driver::perform(const Step& step, Line& line, std::byte* buffer, HazardScan& scan) {
   StepUnderWay under_way(*this, line, buffer, scan);
   for (const Operation& operation : step) under_way.start(operation);
   return under_way.wait();
 }
 
+// `entries` are what the entries of the run were before they were locked. The run ends before the first that was locked already, or
+// that says that other nodes have the line than the first one. Those behind the end are unlocked, and so are all
+// but the first if the first was locked already: the requester waits for it, and may not make other requesters wait.
+void Driver::give_back(Line& line, std::span<const uint64_t> entries) {
+  const auto is_locked = [&](uint32_t i) { return (entries[i] & kLocked) != 0; };
+  uint32_t run = 1;
+  while (!is_locked(0) && run < entries.size() && !is_locked(run) &&
+         holders(entries[run], line.home) == holders(entries[0], line.home))
+    ++run;
+  line.run = run;
+  for (uint32_t i = run; i < entries.size(); ++i)
+    if (!is_locked(i)) unlock(line.home, line.number + i, entries[i]);
+}
+
 // `hazards` was read from words::kHazards of the node, whose rights epoch was known to be `epoch_before` at some time
 // before.
-void Driver::scan_hazards(NodeId node, uint64_t line, bool loads, std::span<const uint64_t> hazards,
+void Driver::scan_hazards(NodeId node, const Line& line, bool loads, std::span<const uint64_t> hazards,
                           uint64_t epoch_before, HazardScan& scan, Outcome& outcome) {
   const uint64_t slots = hazards[0];
   if (slots > words::kHazardSlots) panic("a node counts more hazards than it can have: node, slots", node.value, slots);
@@ -174,7 +203,8 @@ void Driver::scan_hazards(NodeId node, uint64_t line, bool loads, std::span<cons
   }
   if (!epoch_validates(node, hazards[kEpochIndex], epoch_before, scan, outcome)) return;
   for (size_t i = MG_FINE_HAZARDS; i < (1 + slots) * MG_FINE_HAZARDS; ++i)
-    if (covers(hazards[i], line, loads) && scan.must_clear(node, i, hazards[i])) outcome.blocked.insert(node);
+    if (covers(hazards[i], line.number, line.run, loads) && scan.must_clear(node, i, hazards[i]))
+      outcome.blocked.insert(node);
   scan.finished(node);
 }
 
@@ -196,7 +226,7 @@ bool Driver::epoch_validates(NodeId node, uint64_t epoch, uint64_t before, Hazar
 
 // Does the same for a node with many threads. That takes several gets, one after the other, of which the first brings
 // the rights epoch. So the node had that epoch before any of its hazards was read.
-void Driver::scan_hazards_of_many(NodeId node, uint64_t line, bool loads, HazardScan& scan, Outcome& outcome) {
+void Driver::scan_hazards_of_many(NodeId node, const Line& line, bool loads, HazardScan& scan, Outcome& outcome) {
   std::array<uint64_t, kSlotsAtOnce * MG_FINE_HAZARDS> hazards;
   std::array<uint64_t, kEpochIndex + 1> header{};
   const auto get = [&](uint64_t offset, std::span<uint64_t> to) {
@@ -211,7 +241,8 @@ void Driver::scan_hazards_of_many(NodeId node, uint64_t line, bool loads, Hazard
     const std::span<uint64_t> some(hazards.data(), std::min<uint64_t>(slots - done, kSlotsAtOnce) * MG_FINE_HAZARDS);
     get((1 + done) * words::kBytesPerHazardSlot, some);
     for (size_t i = 0; i < some.size(); ++i)
-      if (covers(some[i], line, loads) && scan.must_clear(node, (1 + done) * MG_FINE_HAZARDS + i, some[i]))
+      if (covers(some[i], line.number, line.run, loads) &&
+          scan.must_clear(node, (1 + done) * MG_FINE_HAZARDS + i, some[i]))
         outcome.blocked.insert(node);
   }
   scan.finished(node);
@@ -222,11 +253,13 @@ void Driver::end(const Step& step, const Line& line, const std::byte* buffer, co
   for (const Operation& operation : step) {
     switch (operation.verb) {
       case Verb::kFill:
-        fill(line.frame, buffer, line_size());
+        fill(line.frame, buffer, line_size() * line.run);
         break;
       case Verb::kSetOwn:
-        MULTIGRAIN_STEP(&word(line.number));
-        word(line.number).store(operation.word, std::memory_order_seq_cst);
+        for (uint64_t number = line.number; number < line.number + line.run; ++number) {
+          MULTIGRAIN_STEP(&word(number));
+          word(number).store(operation.word, std::memory_order_seq_cst);
+        }
         break;
       case Verb::kPublishHazard:
         publish_hazard(make_hazard(line.number, 1, true));
@@ -235,7 +268,7 @@ void Driver::end(const Step& step, const Line& line, const std::byte* buffer, co
         if (request.from != nullptr) read(request.out, request.from);
         break;
       case Verb::kUnlock:
-        unlock(line, operation.word);
+        for (uint32_t i = 0; i < line.run; ++i) unlock(line.home, line.number + i, operation.word);
         break;
       default:
         panic("the end of a miss has what only its steps have:", static_cast<uint64_t>(operation.verb));
@@ -245,22 +278,22 @@ void Driver::end(const Step& step, const Line& line, const std::byte* buffer, co
 
 // Unlocks the entry. Only the requester that has locked it changes it; other requesters write kLocked, which changes
 // nothing. So a put is enough, and the caller need not wait for it ([DSZOOM], section 2.3).
-void Driver::unlock(const Line& line, uint64_t entry) {
-  if (line.home == self_) {
-    MULTIGRAIN_STEP(&word(line.number));
-    word(line.number).store(entry, std::memory_order_seq_cst);
+void Driver::unlock(NodeId home, uint64_t line, uint64_t entry) {
+  if (home == self_) {
+    MULTIGRAIN_STEP(&word(line));
+    word(line).store(entry, std::memory_order_seq_cst);
     return;
   }
   Fabric& fabric = services_.fabric;
   if (!lines_.hazards.contains(__multigrain_hazards)) {
-    fabric.put(line.home, SegmentId::kLines, line.number * sizeof entry, std::as_bytes(std::span(&entry, 1)));
+    fabric.put(home, SegmentId::kLines, line * sizeof entry, std::as_bytes(std::span(&entry, 1)));
     return;
   }
   Outbox& outbox = outboxes_[lines_.hazards.index_of(__multigrain_hazards)];
   const unsigned slot = outbox.next++ % Outbox::kSlots;
   fabric.wait(outbox.under_way[slot]);
   outbox.word[slot] = entry;
-  outbox.under_way[slot] = fabric.start_put(line.home, SegmentId::kLines, line.number * sizeof entry,
+  outbox.under_way[slot] = fabric.start_put(home, SegmentId::kLines, line * sizeof entry,
                                             std::as_bytes(std::span(&outbox.word[slot], 1)));
 }
 
