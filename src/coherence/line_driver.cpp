@@ -55,19 +55,20 @@ std::optional<Grain> LineDriver::grain_of(PageId page, LinePage& record) {
 }
 
 bool LineDriver::settle_homes(PageId page, LinePage& record, FirstTouches& touches) {
-  const auto settle = [this](PageId which, LinePage& its) {
+  const auto settle = [this](PageId which, LinePage& its, bool may_wait) {
     std::optional<NodeId> home = services_.homes.home_of(which);
-    if (!home) home = services_.homes.claim_home(which);
+    if (!home && may_wait) home = services_.homes.claim_home(which);
     if (home) its.home_plus_one.store(static_cast<uint16_t>(home->value + 1), std::memory_order_relaxed);
     return home.has_value();
   };
-  if (!settle(page, record)) return false;
+  if (!settle(page, record, true)) return false;
   touches.first = page;
   touches.pages[0] = &record;
   touches.count = 1;
-  // With a hazard published the thread waits no longer than it must. In virtual time, first touches cost what they cost
-  // one by one.
-  if (most_ahead_ == 0 || virtual_time::on() || has_published_hazard()) return true;
+  // In virtual time, first touches cost what they cost one by one.
+  if (most_ahead_ == 0 || virtual_time::on()) return true;
+  // With a hazard published the thread waits for no other node if it need not.
+  const bool may_wait = !has_published_hazard();
   touches.at = t_first_touches.continued_at(page, most_ahead_);
   const PageRange stretch = services_.homes.stretch_of(page);
   for (; touches.count <= touches.at.due; ++touches.count) {
@@ -75,7 +76,7 @@ bool LineDriver::settle_homes(PageId page, LinePage& record, FirstTouches& touch
     if (next.value >= pages_.count() || !stretch.contains(next)) break;
     LinePage& behind = pages_[next];
     if (behind.touched.load(std::memory_order_relaxed) || grain_of(next, behind) != Grain::kLine ||
-        !settle(next, behind))
+        !settle(next, behind, may_wait))
       break;
     touches.pages[touches.count] = &behind;
   }

@@ -19,17 +19,45 @@ mutate([[  for (const Operation& operation : step) {
 ]])
 
 # kIgnoresLock
-mutate([[    if (entry_ != nullptr) outcome_.entry = *entry_;
-]] [[    if (entry_ != nullptr) outcome_.entry = is(Mutant::kIgnoresLock) ? *entry_ & ~kLocked : *entry_;
+mutate([[      outcome_.entry = entries_[0];
+]] [[      outcome_.entry = is(Mutant::kIgnoresLock) ? entries_[0] & ~kLocked : entries_[0];
 ]])
 
 # kForgetsReader
-mutate([[void Driver::unlock(const Line& line, uint64_t entry) {
-]] [[void Driver::unlock(const Line& line, uint64_t entry) {
-  if (NodeSet have = holders(entry, line.home); is(Mutant::kForgetsReader) && have.size() > 1) {
+mutate([[void Driver::unlock(NodeId home, uint64_t line, uint64_t entry) {
+]] [[void Driver::unlock(NodeId home, uint64_t line, uint64_t entry) {
+  if (NodeSet have = holders(entry, home); is(Mutant::kForgetsReader) && have.size() > 1) {
     have.erase(self_);
-    entry = make_entry(have, line.home);
+    entry = make_entry(have, home);
   }
+]])
+
+# kRunOfOtherHolders
+mutate([[run < entries.size() && holders(entries[run], line.home) == holders(entries[0], line.home))
+]] [[run < entries.size() && (is(Mutant::kRunOfOtherHolders) ||
+         holders(entries[run], line.home) == holders(entries[0], line.home)))
+]])
+
+# kKeepsRunLocked
+mutate([[    if (!is_locked(i)) unlock(line.home, line.number + i, entries[i]);
+]] [[    if (!is_locked(i) && !is(Mutant::kKeepsRunLocked)) unlock(line.home, line.number + i, entries[i]);
+]])
+
+# kUnlocksOthers
+mutate([[  for (uint32_t i = run; i < entries.size(); ++i)
+    if (!is_locked(i) &&]] [[  for (uint32_t i = run; i < entries.size(); ++i)
+    if ((!is_locked(i) || is(Mutant::kUnlocksOthers)) &&]])
+
+# kLooksAtFirstOfRun
+mutate([[    if (covers(hazards[i], line.number, line.run, loads) && scan]] [[    if (covers(hazards[i], line.number, is(Mutant::kLooksAtFirstOfRun) ? 1 : line.run, loads) && scan]])
+
+# kRevokesFirstOfRun
+mutate([[        for (uint32_t i = 0; i < line_.run; ++i) {
+          if (i != 0) started(last_);
+          swap(operation.node, SegmentId::kLines, (line_.number + i) * sizeof(uint64_t), operation.word, ignored_);
+]] [[        for (uint32_t i = 0; i < (is(Mutant::kRevokesFirstOfRun) ? 1 : line_.run); ++i) {
+          if (i != 0) started(last_);
+          swap(operation.node, SegmentId::kLines, (line_.number + i) * sizeof(uint64_t), operation.word, ignored_);
 ]])
 
 # kKnowsLate

@@ -35,6 +35,11 @@ enum class Mutant : uint8_t {
   kIgnoresLock,         // a locked entry is taken for an unlocked one without holders but the home
   kForgetsReader,       // a reader does not enter itself into the directory
   kWaitsWithHazard,     // a processor that waits for a lock has a hazard published
+  kRunOfOtherHolders,   // a run has lines that other nodes have than the first
+  kKeepsRunLocked,      // entries behind the end of a run stay locked
+  kUnlocksOthers,       // entries behind the end of a run are unlocked, whoever has locked them
+  kLooksAtFirstOfRun,   // hazards over the first line of a run count
+  kRevokesFirstOfRun,   // only the right to the first line of a run is revoked
   // The faults from here on show only on machines whose checks cache rights. The first are faults of the fabric.
   kSeesNoEpoch,   // rights epochs look as if nothing were cached
   kOneEvenValue,  // all rights epochs in which nothing is cached look the same
@@ -51,6 +56,10 @@ enum class Mutant : uint8_t {
   kCount
 };
 [[nodiscard]] const char* name(Mutant mutant);
+// Returns whether the fault shows only on machines with runs.
+constexpr bool needs_runs(Mutant mutant) {
+  return mutant >= Mutant::kRunOfOtherHolders && mutant <= Mutant::kRevokesFirstOfRun;
+}
 // Returns whether the fault shows only on machines whose checks cache rights.
 constexpr bool needs_cache(Mutant mutant) {
   return mutant >= Mutant::kSeesNoEpoch;

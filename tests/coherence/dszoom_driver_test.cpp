@@ -10,19 +10,20 @@ namespace {
 using namespace line_tests;
 using driver_nodes::OneSided;
 
+template <Runs runs>
 std::unique_ptr<LineMemory> make_driver(const NodeServices& services, const LineServices& lines) {
-  auto driver = Driver::create(services, lines);
+  auto driver = Driver::create(services, lines, 0, runs);
   EXPECT_TRUE(driver) << driver.error().message;
   return std::move(*driver);
 }
 
 class Dszoom : private InterleavedHomes, public Machine {
  public:
-  explicit Dszoom(unsigned nodes, unsigned line_shift = 6)
+  explicit Dszoom(unsigned nodes, unsigned line_shift = 6, Runs runs = Runs::kNever)
       : InterleavedHomes(nodes),
         Machine(
-            nodes, line_shift, *this, [](Fabric& memory) { return std::make_unique<OneSided>(memory); }, make_driver,
-            false) {}
+            nodes, line_shift, *this, [](Fabric& memory) { return std::make_unique<OneSided>(memory); },
+            runs == Runs::kNever ? make_driver<Runs::kNever> : make_driver<Runs::kLearned>, false) {}
 };
 
 uint64_t remote(CheckedProcessor& p) {
@@ -45,10 +46,70 @@ TEST(DszoomDriver, AMissTakesAFewOperationsOfOneNode) {
   std::thread([&] {
     CheckedProcessor p(machine, 1);
     for (uint64_t i = 0; i < 64; ++i) EXPECT_EQ(p.load(i * 64), i);
+    for (uint64_t i = 0; i < 64; ++i) EXPECT_EQ(p.load(i * 64), i);
     EXPECT_EQ(remote(p), 64u * 4);
     const uint64_t before = remote(p);
     for (uint64_t i = 0; i < 64; ++i) EXPECT_EQ(p.load(i * 64), i);
     EXPECT_EQ(remote(p), before);
+  }).join();
+}
+
+// A processor that goes through memory gets more and more lines at a time, to the end of the page: 1, 2, 4, 8, 16 and 32, and the last.
+TEST(DszoomDriver, LinesThatAreNextToEachOtherMoveInRuns) {
+  Dszoom machine(2, 6, Runs::kLearned);
+  CheckedProcessor home(machine, 0);
+  for (uint64_t i = 0; i < 64; ++i) home.store(i * 64, i);
+  std::thread([&] {
+    ProcessorProfile profile;
+    set_this_profile(profile);
+    const auto counted = [&](Counter counter) {
+      ProfileSnapshot snapshot;
+      profile.snapshot(snapshot);
+      return snapshot.counters[static_cast<size_t>(counter)];
+    };
+    CheckedProcessor p(machine, 1);
+    for (uint64_t i = 0; i < 64; ++i) EXPECT_EQ(p.load(i * 64), i);
+    EXPECT_EQ(counted(Counter::kTwoHopMisses), 7u);
+    EXPECT_EQ(counted(Counter::kLinesMoved), 64u);
+    for (uint64_t i = 0; i < 64; ++i) p.store(i * 64, i + 100);
+    EXPECT_EQ(counted(Counter::kLineUpgrades), 7u);
+    static ProcessorProfile nobody;
+    set_this_profile(nobody);
+  }).join();
+  for (uint64_t i = 0; i < 64; ++i) EXPECT_EQ(home.load(i * 64), i + 100);
+}
+
+// A processor that goes the other way gets them one by one.
+TEST(DszoomDriver, LinesThatAreTouchedDownwardsMoveAlone) {
+  Dszoom machine(2, 6, Runs::kLearned);
+  CheckedProcessor home(machine, 0);
+  for (uint64_t i = 0; i < 64; ++i) home.store(i * 64, i);
+  std::thread([&] {
+    CheckedProcessor p(machine, 1);
+    for (uint64_t i = 64; i-- > 0;) {
+      const uint64_t before = remote(p);
+      EXPECT_EQ(p.load(i * 64), i);
+      EXPECT_EQ(remote(p) - before, 4u) << i;
+    }
+  }).join();
+}
+
+// A run ends at a line that another node has, and leaves it where it is.
+TEST(DszoomDriver, ARunEndsAtALineThatAnotherNodeHas) {
+  Dszoom machine(3, 6, Runs::kLearned);
+  CheckedProcessor home(machine, 0);
+  for (uint64_t i = 0; i < 16; ++i) home.store(i * 64, i);
+  std::thread([&] {
+    CheckedProcessor third(machine, 2);
+    third.store(6 * 64, 66);
+  }).join();
+  std::thread([&] {
+    CheckedProcessor p(machine, 1);
+    for (uint64_t i = 0; i < 6; ++i) p.store(i * 64, 10 + i);
+    EXPECT_EQ(machine.word(1, 5 * 64), kExclusive);
+    EXPECT_EQ(machine.word(1, 6 * 64), kInvalid);
+    EXPECT_EQ(machine.word(2, 6 * 64), kExclusive);
+    EXPECT_EQ(p.load(6 * 64), 66u);
   }).join();
 }
 
@@ -160,7 +221,7 @@ TEST(DszoomDriver, CachedRightsAreInvalidatedWhenALineIsRevoked) {
 
 class DszoomStress : public testing::TestWithParam<Shape> {
  protected:
-  Dszoom machine_{GetParam().nodes, GetParam().line_shift};
+  Dszoom machine_{GetParam().nodes, GetParam().line_shift, Runs::kLearned};
 };
 
 TEST_P(DszoomStress, NoUpdateIsLost) {

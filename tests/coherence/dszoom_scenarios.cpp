@@ -235,7 +235,8 @@ std::vector<Scenario> scenarios_for(Mutant mutant) {
   std::vector<Scenario> all = scenarios();
   if (machine != nullptr) std::ranges::move(long_scenarios(), std::back_inserter(all));
   std::erase_if(all, [&](const Scenario& scenario) {
-    return machine == nullptr ? is_cached(scenario) != needs_cache(mutant) : scenario.name != machine;
+    if (machine != nullptr) return scenario.name != machine;
+    return is_cached(scenario) != needs_cache(mutant) || (needs_runs(mutant) && !scenario.runs);
   });
   for (Scenario& scenario : all) scenario.mutant = mutant;
   return all;

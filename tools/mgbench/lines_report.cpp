@@ -20,8 +20,8 @@ constexpr double kHandlingTargetNs = 500, kFalseSharingTarget = 5;
 int measure_lines(const PrimitivesOptions& options) {
   const auto lines = [&](const char* what, const char* nodes, const char* protocol) {
     return run_and_collect({path_of_mgrun(), "--nodes", nodes, "--protocol", protocol, "--net", options.net, "--access",
-                            options.access, "--page-size", options.page_size, path_of_program("lines"), what,
-                            std::to_string(options.effort.rounds)});
+                            options.access, "--page-size", options.page_size, "--prefetch", "0",
+                            path_of_program("lines"), what, std::to_string(options.effort.rounds)});
   };
   const Summaries misses = lines("misses", "3", "dszoom");
   constexpr const char* kFloor = "two remote atomics and a copy";

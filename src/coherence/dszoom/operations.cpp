@@ -175,14 +175,13 @@ Outcome Driver::perform(const Step& step, Line& line, std::byte* buffer, HazardS
   return under_way.wait();
 }
 
-// `entries` are what the entries of the run were before they were locked. The run ends before the first that was locked already, or
-// that says that other nodes have the line than the first one. Those behind the end are unlocked, and so are all
-// but the first if the first was locked already: the requester waits for it, and may not make other requesters wait.
+// `entries` are what the entries of the run were before they were locked. The run ends before the first that names other nodes
+// than the first one (one that was locked already names none). Those behind the end are unlocked, and so are all but
+// the first if the first was locked already: the requester waits for it, and may not make other requesters wait.
 void Driver::give_back(Line& line, std::span<const uint64_t> entries) {
   const auto is_locked = [&](uint32_t i) { return (entries[i] & kLocked) != 0; };
   uint32_t run = 1;
-  while (!is_locked(0) && run < entries.size() && !is_locked(run) &&
-         holders(entries[run], line.home) == holders(entries[0], line.home))
+  while (!is_locked(0) && run < entries.size() && holders(entries[run], line.home) == holders(entries[0], line.home))
     ++run;
   line.run = run;
   for (uint32_t i = run; i < entries.size(); ++i)

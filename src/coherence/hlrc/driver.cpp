@@ -214,7 +214,10 @@ void Driver::deposit(PageId page, Record& record, bool is_kept, Deposits& deposi
   if (services_.writes != nullptr) [[unlikely]]
     services_.writes->on_diff(page, frame(page), record.twin);
   const Deposits::Change change{.page = frame(page), .twin = record.twin, .updates_twin = is_kept};
-  on_deposited(record.page, deposits.start(record.home(), offset(page), change, page_size_));
+  const bool changed = deposits.start(record.home(), offset(page), change, page_size_);
+  if (record.was_foreseen && !changed) foreseen_.in_vain();
+  record.was_foreseen = false;
+  on_deposited(record.page, changed);
   if (!is_kept) drop_twin(record);
 }
 

@@ -93,6 +93,7 @@ class Driver final : public PageDriver {
     Writers writers;                      // used by the thread that leaves a barrier first
     std::atomic<uint32_t> fetched_in{0};  // in which epoch this node fetched the page last; 0: in none
     std::atomic<uint32_t> noticed_in{0};  // with which interval's end it noticed a write last; 0: with none
+    bool was_foreseen MG_GUARDED_BY(lock) = false;      // to be written, in this interval
     uint64_t opened_around_in MG_GUARDED_BY(lock) = 0;  // in which episode, and one, with another page of its group
     // This is the last page of a run that a write has opened: in which episode, and one, times 2^32, and how many pages
     // the run, and those that ended where it began, have had.
@@ -113,6 +114,7 @@ class Driver final : public PageDriver {
     uint32_t even_shared = 0;
     bool are_next_few = false;  // they are the next few pages of B.2
     bool are_around = false;    // they are the rest of a group of pages at home
+    bool are_foreseen = false;  // a stream leads to them, or they are behind what was written before them
     RunStreams::Continued at;   // the stream to which the fault belongs
     // So many pages next to the page of the fault have been written, one after the other; 0 if the fault is at a stream.
     uint32_t written_before = 0;
@@ -184,6 +186,7 @@ class Driver final : public PageDriver {
   SparseTable<Record> records_;
   PrefetchHistory history_;
   OpenedAround around_;
+  OpenedAround foreseen_;  // of pages that are at home elsewhere
   FetchLog fetch_log_;
   WrittenPages written_;
   SerialPages serial_pages_;

@@ -1,6 +1,6 @@
 // A part of the driver: faults, and the pages behind a fault that are fetched or opened together with its page.
 //
-// Four things tell which pages those are:
+// Five things tell which pages those are:
 //
 //   what moved together   Pages that this node fetched in the same epoch, or whose writes it noticed at the end of the
 //                         same interval, are fetched or opened together again, on the first fault on one of them.
@@ -115,6 +115,7 @@ Driver::Behind Driver::learned_behind(PageId page, const Record& record, bool is
     behind.even_shared = moved_together;
     return behind;
   }
+  behind.are_foreseen = true;
   behind.stride = behind.at.stride;
   behind.count = behind.at.due;
   if (is_write && behind.at.length == 0) {
@@ -160,7 +161,8 @@ void Driver::learn_homes(PageId page, const Behind& behind, bool is_write) {
   const FaultRun run(page, behind.stride);
   if (is_write) return claim_ahead(records_, page, run.page(1), behind.count, behind.stride);
   const PageRange stretch = services_.homes.stretch_of(page);
-  for (uint32_t i = 1; i <= behind.count && stretch.contains(run.page(i)); ++i) {
+  for (uint32_t i = 1; i <= behind.count; ++i) {
+    if (!services_.region.has_pages(run.page(i), 1) || !stretch.contains(run.page(i))) return;
     Record& record = records_[run.page(i).value];
     if (record.home_plus_one.load(std::memory_order_relaxed) != 0) continue;
     const std::optional<NodeId> home = services_.homes.ask_home(run.page(i));
@@ -220,9 +222,15 @@ bool Driver::add_behind(FaultRun& run, Record& record, const Behind& behind, uin
   // A page that no processor has touched here would take memory for nothing.
   if (behind.are_around && (!is_home || before.state != PageState::kRead)) return false;
   if (is_home && i > behind.even_shared && before.shared) return false;
+  const bool is_foreseen = behind.are_foreseen && access == Access::kWrite;
+  if (is_foreseen && (!is_home || before.shared) && !foreseen_.pays()) return false;
   step(record, access, actions);
   if (record.page != before && run.add(actions)) {
     if (behind.are_around) record.opened_around_in = arrived_.load(std::memory_order_relaxed) + 1;
+    if (is_foreseen && !is_home) {
+      record.was_foreseen = true;
+      foreseen_.opened(1);
+    }
     return true;
   }
   record.page = before;

@@ -1,5 +1,5 @@
-// Decides whether a write at home should make the pages behind its page writable as well, from how many of those turned
-// out to be another node's to use.
+// Decides whether a write should make other pages than its own writable as well, from how many of those turned out not to be this
+// node's to write.
 #pragma once
 
 #include <atomic>
@@ -7,7 +7,7 @@
 
 namespace multigrain::hlrc {
 
-// For one node. Any thread; async-signal-safe.
+// For one node, and one way to choose the other pages. Any thread; async-signal-safe.
 class OpenedAround {
  public:
   // So many pages were opened that no processor has written yet.
@@ -16,10 +16,11 @@ class OpenedAround {
     opened_.store(kForgetAfter / 2, std::memory_order_relaxed);
     in_vain_.store(in_vain_.load(std::memory_order_relaxed) / 2, std::memory_order_relaxed);
   }
-  // Another node has fetched such a page before the episode ended: the home owes it a notice, which it would not if it had
-  // not opened the page.
+  // At home: another node has fetched such a page before the episode ended, and the home owes it a notice, which it would not
+  // if it had not opened the page. Elsewhere: the page was the same as before when the interval ended.
   void in_vain() { in_vain_.fetch_add(1, std::memory_order_relaxed); }
-  // Opening a page saves a fault; in vain, it costs another node a fault, a fetch and two changes of rights.
+  // Opening a page saves a fault; in vain, it costs another node a fault, a fetch and two changes of rights, or this one a
+  // twin, two changes of rights, and several comparisons.
   [[nodiscard]] bool pays() const {
     return in_vain_.load(std::memory_order_relaxed) * 4 <= opened_.load(std::memory_order_relaxed) + kGrace;
   }
