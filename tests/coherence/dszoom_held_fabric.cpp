@@ -79,9 +79,8 @@ bool HeldFabric::scan(Record& record) {
       break;
     }
     // A hazard that does not cover the line counts as none.
-    const bool counts =
-        reader->miss == nullptr ||
-        covers(word, g_world->number_of(reader->line), *reader->run_lines, reader->miss->stores());
+    const bool counts = reader->miss == nullptr ||
+                        covers(word, g_world->number_of(reader->line), *reader->run_lines, reader->miss->stores());
     record.result = mix(record.result, counts ? word : 0);
   }
   // On machines without caches the rights epoch never changes.

@@ -396,7 +396,8 @@ TEST_P(HlrcDriver, FaultsAtAConstantStrideAreForeseen) {
   machine.acquire(1, 0);
   expect_written(1, 0, 300);
   // No page between them has been touched.
-  for (uint64_t page = 1; page < kPages; page += kStride) EXPECT_EQ(machine.inspect(1, page).state, PageState::kInvalid);
+  for (uint64_t page = 1; page < kPages; page += kStride)
+    EXPECT_EQ(machine.inspect(1, page).state, PageState::kInvalid);
 }
 
 // Pages next to each other, written among many others, are opened more and more at a time as well.

@@ -235,10 +235,10 @@ TEST(MgsTransitions, ReadersThatCannotBeThereAreRefused) {
   EXPECT_FALSE(may_be_read(home.page)) << "a round is in progress";
 }
 
-TEST(MgsTransitions, AHomeWhosePageIsWantedStaysAReaderWhenItReleases) {
+TEST(MgsTransitions, AHomeWhosePageIsReadElsewhereStaysAReaderWhenItReleases) {
   OneSidedHome home;
   home.write();
-  ASSERT_EQ(home.page.server.state, ServerState::kSwrite) << "no other node has come for the page";
+  ASSERT_EQ(home.page.server.state, ServerState::kSwrite) << "no other node has read the page";
   home.receive(kOther, MessageKind::kRreq);
   EXPECT_THAT(verbs(home.actions), ElementsAre(Verb::kUnmap));
   home.actions.clear();
@@ -253,17 +253,37 @@ TEST(MgsTransitions, AHomeWhosePageIsWantedStaysAReaderWhenItReleases) {
   EXPECT_EQ(on_fault(home.page, home.context, kDomain, Access::kWrite, home.actions), FaultOutcome::kWait);
   home.receive(kOther, MessageKind::k1wdata);
   ASSERT_EQ(home.page.server.state, ServerState::kWrite) << "the home is the only writer, and no single one";
-  home.actions.clear();
-  EXPECT_TRUE(on_release(home.page, home.context, kDomain, home.actions));
-  EXPECT_THAT(verbs(home.actions), ElementsAre(Verb::kUnmap));
-  EXPECT_TRUE(will_keep_read_right(home.page, home.context));
-  home.actions.clear();
-  on_unmapped(home.page, home.context, kDomain, home.actions);
-  EXPECT_EQ(home.page.server.state, ServerState::kRead);
-  EXPECT_EQ(home.page.client.state, PageState::kRead);
-  EXPECT_FALSE(home.page.client.release_pending);
+  const auto release = [&] {
+    home.actions.clear();
+    EXPECT_TRUE(on_release(home.page, home.context, kDomain, home.actions));
+    EXPECT_THAT(verbs(home.actions), ElementsAre(Verb::kUnmap));
+    EXPECT_TRUE(will_keep_read_right(home.page, home.context));
+    home.actions.clear();
+    on_unmapped(home.page, home.context, kDomain, home.actions);
+    EXPECT_EQ(home.page.server.state, ServerState::kRead);
+    EXPECT_EQ(home.page.client.state, PageState::kRead);
+    EXPECT_FALSE(home.page.client.release_pending);
+  };
+  release();
   home.write();
-  EXPECT_EQ(home.page.server.state, ServerState::kSwrite) << "no other node has come since";
+  ASSERT_EQ(home.page.server.state, ServerState::kWrite) << "it was read before the last write";
+  release();
+  home.write();
+  EXPECT_EQ(home.page.server.state, ServerState::kSwrite) << "no other node has read it since";
+}
+
+// A node that only writes does not keep the home from being the single writer.
+TEST(MgsTransitions, AHomeWhosePageIsWrittenElsewhereBecomesItsSingleWriter) {
+  OneSidedHome home;
+  home.receive(kOther, MessageKind::kWreq);
+  home.receive(kOther, MessageKind::kRel);
+  home.receive(kOther, MessageKind::kAck1w);
+  ASSERT_EQ(home.page.server.state, ServerState::kSwrite);
+  home.actions.clear();
+  EXPECT_EQ(on_fault(home.page, home.context, kDomain, Access::kWrite, home.actions), FaultOutcome::kWait);
+  home.receive(kOther, MessageKind::k1wdata);
+  EXPECT_EQ(home.page.server.state, ServerState::kSwrite);
+  EXPECT_TRUE(home.page.client.single_writer);
 }
 
 // --- What cannot have been sent is refused, so that the run ends instead of going on with wrong data.

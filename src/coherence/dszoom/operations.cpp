@@ -292,8 +292,8 @@ void Driver::unlock(NodeId home, uint64_t line, uint64_t entry) {
   const unsigned slot = outbox.next++ % Outbox::kSlots;
   fabric.wait(outbox.under_way[slot]);
   outbox.word[slot] = entry;
-  outbox.under_way[slot] = fabric.start_put(home, SegmentId::kLines, line * sizeof entry,
-                                            std::as_bytes(std::span(&outbox.word[slot], 1)));
+  outbox.under_way[slot] =
+      fabric.start_put(home, SegmentId::kLines, line * sizeof entry, std::as_bytes(std::span(&outbox.word[slot], 1)));
 }
 
 }  // namespace multigrain::dszoom

@@ -90,10 +90,10 @@ class Driver final : public PageDriver {
     uint8_t prefetch_distance MG_GUARDED_BY(lock) = 0;
     std::atomic<bool> prefetch_in_vain{false};  // pages fetched ahead of a fault on this page were not used (B.2)
     UseHistory use MG_GUARDED_BY(lock);
-    Writers writers;                      // used by the thread that leaves a barrier first
-    std::atomic<uint32_t> fetched_in{0};  // in which epoch this node fetched the page last; 0: in none
-    std::atomic<uint32_t> noticed_in{0};  // with which interval's end it noticed a write last; 0: with none
-    bool was_foreseen MG_GUARDED_BY(lock) = false;      // to be written, in this interval
+    Writers writers;                                // used by the thread that leaves a barrier first
+    std::atomic<uint32_t> fetched_in{0};            // in which epoch this node fetched the page last; 0: in none
+    std::atomic<uint32_t> noticed_in{0};            // with which interval's end it noticed a write last; 0: with none
+    bool was_foreseen MG_GUARDED_BY(lock) = false;  // to be written, in this interval
     uint64_t opened_around_in MG_GUARDED_BY(lock) = 0;  // in which episode, and one, with another page of its group
     // This is the last page of a run that a write has opened: in which episode, and one, times 2^32, and how many pages
     // the run, and those that ended where it began, have had.
