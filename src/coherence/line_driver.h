@@ -53,9 +53,7 @@ class LineDriver : public LineMemory {
     uint32_t count = 0;
     std::array<LinePage*, 1 + Config::kMaxPrefetch> pages;
 
-    [[nodiscard]] PageId page(uint32_t i) const {
-      return PageId(first.value + static_cast<uint64_t>(at.stride * static_cast<int64_t>(i)));
-    }
+    [[nodiscard]] PageId page(uint32_t i) const { return page_at_stride(first, at.stride, i); }
   };
   // Settles the home of `page`, which the calling thread touches for the first time, and of the pages behind it that it
   // will touch next, if it has gone through memory with a constant stride until here. Waits for other nodes, perhaps. Returns

@@ -86,15 +86,14 @@ void PageDriver::drop_twin(TwinnedRecord& record) {
 // --- Rights
 
 // The kernel maps only frames that exist. Reading a page that was never written makes its frame, filled with zeros. Where
-// many are missing, the rights to them are granted faster if they are made together.
-void PageDriver::touch(PageId first, uint64_t count) const {
-  const volatile std::byte* const frames = frame(first);
-  if (count != 1) return;
-  for (size_t i = 0; i < page_size_; i += Config::kMinPageSize) static_cast<void>(frames[i]);
+// frames of several pages are missing, granting the rights makes them together.
+void PageDriver::touch(PageId page) const {
+  const volatile std::byte* const bytes = frame(page);
+  for (size_t i = 0; i < page_size_; i += Config::kMinPageSize) static_cast<void>(bytes[i]);
 }
 
 void PageDriver::grant_read(PageId first, uint64_t count) {
-  touch(first, count);
+  if (count == 1) touch(first);
   MULTIGRAIN_STEP(frame(first));
   const SubTimeScope timed(this_profile(), SubTime::kRights);
   services_.rights.grant_read(first, count);
@@ -102,7 +101,7 @@ void PageDriver::grant_read(PageId first, uint64_t count) {
 }
 
 void PageDriver::grant_write(PageId first, uint64_t count) {
-  touch(first, count);
+  if (count == 1) touch(first);
   MULTIGRAIN_STEP(frame(first));
   const SubTimeScope timed(this_profile(), SubTime::kRights);
   services_.rights.grant_write(first, count);

@@ -19,6 +19,7 @@
 #include "base/spin_lock.h"
 #include "coherence/context.h"
 #include "coherence/protocol.h"
+#include "coherence/run_streams.h"
 #include "memory/page_pool.h"
 #include "memory/sparse_table.h"
 
@@ -111,7 +112,7 @@ class PageDriver : public Protocol {
  private:
   friend struct PageDriverState;
 
-  void touch(PageId first, uint64_t count) const;
+  void touch(PageId page) const;
   void count_opened(uint32_t pages);
 };
 
@@ -120,7 +121,7 @@ void PageDriver::for_each_ahead(Records& records, PageId at, PageId from, int64_
                                 Visit&& visit) {
   const PageRange stretch = services_.homes.stretch_of(at);
   for (uint32_t i = 1; i <= count; ++i) {
-    const PageId page(from.value + static_cast<uint64_t>(stride * static_cast<int64_t>(i)));
+    const PageId page = page_at_stride(from, stride, i);
     if (page.value >= services_.region.page_count() || !stretch.contains(page)) break;
     auto& record = records[page];
     if (const std::optional<NodeId> home = home_of(page, record, false)) visit(page, record, *home);
@@ -131,7 +132,7 @@ template <typename Records>
 void PageDriver::claim_ahead(Records& records, PageId at, PageId first, uint32_t count, int64_t stride) {
   const PageRange stretch = services_.homes.stretch_of(at);
   for (uint32_t n = 0; n < std::min<uint32_t>(count, Config::kMaxPrefetch); ++n) {
-    const PageId page(first.value + static_cast<uint64_t>(stride * static_cast<int64_t>(n)));
+    const PageId page = page_at_stride(first, stride, n);
     if (!services_.region.has_pages(page, 1) || !stretch.contains(page)) return;
     if (home_of(page, records[page], true) != self_) return;
   }

@@ -11,6 +11,11 @@
 
 namespace multigrain {
 
+// Returns the page that is `steps` times `stride` pages behind `first`; one outside the region if there is none.
+constexpr PageId page_at_stride(PageId first, int64_t stride, uint32_t steps) {
+  return PageId(first.value + static_cast<uint64_t>(stride * static_cast<int64_t>(steps)));
+}
+
 // A few streams, since programs go through several arrays at once. A stream is where the processor will fault next if it
 // goes on, and how many pages it has last got at once. Two faults on pages one after the other make a stream, or three that
 // are as far from each other, at most kLongestStride pages. For one processor; a value that is all zero at the beginning.

@@ -216,7 +216,7 @@ void Region::make_frames(PageId first, uint64_t count, const std::byte* pattern)
   while (at < end) {
     const auto some = static_cast<int>(std::min<uint64_t>((end - at) / Config::kMinPageSize, kPieces));
     const ssize_t written = pwritev(frames_fd_, pieces.data(), some, static_cast<off_t>(at));
-    if (written <= 0 && errno == EINTR) continue;
+    if (written < 0 && errno == EINTR) continue;
     // Without memory the process ends where it touches the frame, as it would have ended without this call.
     if (written < static_cast<ssize_t>(Config::kMinPageSize)) break;
     at += static_cast<uint64_t>(written) & ~uint64_t{Config::kMinPageSize - 1};

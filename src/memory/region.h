@@ -114,7 +114,7 @@ class Region {
   // them one by one takes three times as long. One system call. If it fails, which this returns, the frames get their
   // memory where they are touched.
   bool make_frames(PageId first, uint64_t count) const;
-  // The same for frames whose contents nobody needs: every piece of them becomes `pattern`, which is kMinPageSize bytes long.
+  // The same for frames whose contents are not needed: every piece of them becomes `pattern`, which is kMinPageSize bytes long.
   // Pre: no rights are granted on the pages, and no thread of any node uses their frames.
   void make_frames(PageId first, uint64_t count, const std::byte* pattern) const;
   // Maps frames that have memory into the alias, several by one fault of the kernel's.

@@ -66,7 +66,7 @@ bool is_runnable(uint32_t state) {
 struct Slowest {
   ProcessorClock* processor = nullptr;  // nullptr if there was none
   // That clock, as it was compared with the others: published clocks grow, so every runnable processor has come at least
-  // this far. Whoever read the processor's clock again might find that it has overtaken another one meanwhile.
+  // this far. When its clock is read again, the processor may have overtaken another one meanwhile.
   uint64_t clock = ~uint64_t{0};
 };
 

@@ -26,6 +26,17 @@ class Dszoom : private InterleavedHomes, public Machine {
             runs == Runs::kNever ? make_driver<Runs::kNever> : make_driver<Runs::kLearned>, false) {}
 };
 
+uint64_t counted(const ProcessorProfile& profile, Counter counter) {
+  ProfileSnapshot snapshot;
+  profile.snapshot(snapshot);
+  return snapshot.counters[static_cast<size_t>(counter)];
+}
+
+// Stores in the first words of the first lines their numbers.
+void number_lines(CheckedProcessor& p, uint64_t lines) {
+  for (uint64_t i = 0; i < lines; ++i) p.store(i * 64, i);
+}
+
 uint64_t remote(CheckedProcessor& p) {
   return static_cast<OneSided&>(p.fabric()).remote();
 }
@@ -41,11 +52,10 @@ TEST(DszoomDriver, ALineGoesWhereItIsWanted) {
 TEST(DszoomDriver, AMissTakesAFewOperationsOfOneNode) {
   Dszoom machine(2);
   CheckedProcessor home(machine, 0);
-  for (uint64_t i = 0; i < 64; ++i) home.store(i * 64, i);
+  number_lines(home, 64);
   EXPECT_EQ(remote(home), 0u);
   std::thread([&] {
     CheckedProcessor p(machine, 1);
-    for (uint64_t i = 0; i < 64; ++i) EXPECT_EQ(p.load(i * 64), i);
     for (uint64_t i = 0; i < 64; ++i) EXPECT_EQ(p.load(i * 64), i);
     EXPECT_EQ(remote(p), 64u * 4);
     const uint64_t before = remote(p);
@@ -54,25 +64,21 @@ TEST(DszoomDriver, AMissTakesAFewOperationsOfOneNode) {
   }).join();
 }
 
-// A processor that goes through memory gets more and more lines at a time, to the end of the page: 1, 2, 4, 8, 16 and 32, and the last.
+// A processor that goes through memory gets more and more lines at a time, to the end of the page: 1, 2, 4, 8, 16 and 32,
+// and the last.
 TEST(DszoomDriver, LinesThatAreNextToEachOtherMoveInRuns) {
   Dszoom machine(2, 6, Runs::kLearned);
   CheckedProcessor home(machine, 0);
-  for (uint64_t i = 0; i < 64; ++i) home.store(i * 64, i);
+  number_lines(home, 64);
   std::thread([&] {
     ProcessorProfile profile;
     set_this_profile(profile);
-    const auto counted = [&](Counter counter) {
-      ProfileSnapshot snapshot;
-      profile.snapshot(snapshot);
-      return snapshot.counters[static_cast<size_t>(counter)];
-    };
     CheckedProcessor p(machine, 1);
     for (uint64_t i = 0; i < 64; ++i) EXPECT_EQ(p.load(i * 64), i);
-    EXPECT_EQ(counted(Counter::kTwoHopMisses), 7u);
-    EXPECT_EQ(counted(Counter::kLinesMoved), 64u);
+    EXPECT_EQ(counted(profile, Counter::kTwoHopMisses), 7u);
+    EXPECT_EQ(counted(profile, Counter::kLinesMoved), 64u);
     for (uint64_t i = 0; i < 64; ++i) p.store(i * 64, i + 100);
-    EXPECT_EQ(counted(Counter::kLineUpgrades), 7u);
+    EXPECT_EQ(counted(profile, Counter::kLineUpgrades), 7u);
     static ProcessorProfile nobody;
     set_this_profile(nobody);
   }).join();
@@ -83,7 +89,7 @@ TEST(DszoomDriver, LinesThatAreNextToEachOtherMoveInRuns) {
 TEST(DszoomDriver, LinesThatAreTouchedDownwardsMoveAlone) {
   Dszoom machine(2, 6, Runs::kLearned);
   CheckedProcessor home(machine, 0);
-  for (uint64_t i = 0; i < 64; ++i) home.store(i * 64, i);
+  number_lines(home, 64);
   std::thread([&] {
     CheckedProcessor p(machine, 1);
     for (uint64_t i = 64; i-- > 0;) {
@@ -98,7 +104,7 @@ TEST(DszoomDriver, LinesThatAreTouchedDownwardsMoveAlone) {
 TEST(DszoomDriver, ARunEndsAtALineThatAnotherNodeHas) {
   Dszoom machine(3, 6, Runs::kLearned);
   CheckedProcessor home(machine, 0);
-  for (uint64_t i = 0; i < 16; ++i) home.store(i * 64, i);
+  number_lines(home, 16);
   std::thread([&] {
     CheckedProcessor third(machine, 2);
     third.store(6 * 64, 66);
@@ -149,9 +155,7 @@ TEST(DszoomDriver, TheFlagValueIsAValueLikeAnyOther) {
     EXPECT_EQ(q.load(8), MG_FINE_FLAG64);
     EXPECT_EQ(q.load(16), MG_FINE_FLAG32);
     EXPECT_EQ(remote(q), before) << "a false miss is settled in the node";
-    ProfileSnapshot seen;
-    profile.snapshot(seen);
-    EXPECT_EQ(seen.counters[static_cast<size_t>(Counter::kFalseMisses)], 2u);
+    EXPECT_EQ(counted(profile, Counter::kFalseMisses), 2u);
     static ProcessorProfile nobody;
     set_this_profile(nobody);
   }).join();
@@ -182,7 +186,7 @@ TEST(DszoomDriver, CachedRightsAreInvalidatedWhenALineIsRevoked) {
     Dszoom machine(2);
     CheckedProcessor home(machine, 0);
     for (unsigned i = 0; i < more_slots; ++i) machine.node(0).hazards->take();
-    for (uint64_t i = 0; i < 8; ++i) home.store(i * 64, i);
+    number_lines(home, 8);
     std::atomic<uint64_t>& epoch = machine.node(0).hazards->rights_epoch();
     std::thread([&] {
       CheckedProcessor p(machine, 1);

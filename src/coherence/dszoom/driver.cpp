@@ -180,8 +180,7 @@ uint32_t Driver::run_of(const Line& line, bool stores) {
 
 // Fetches the line, or the right to store to it; in the second case it returns with hazard 0 published over the line.
 // The load of `request` is made while the line is certainly here.
-void Driver::miss(const Line& wanted, bool stores, const LoadRequest& request) {
-  Line line = wanted;
+void Driver::miss(Line line, bool stores, const LoadRequest& request) {
   virtual_time::synchronise();
   ProcessorProfile& profile = this_profile();
   const CategoryScope protocol(profile, Category::kProtocol);

@@ -9,7 +9,7 @@
 //
 // A miss may move the lines behind its own as well: a **run** of lines whose directory entries name the same nodes. The
 // requester locks the entries of all of them, and they are one long line from there on. It waits for no entry but that of the line
-// that it wants: an entry that is locked, or another, ends the run. Only the line that is wanted has the node's lock: the
+// that it wants: an entry that is locked, or that names other nodes, ends the run. Only the line that is wanted has the node's lock: the
 // entries' locks are what keeps requesters apart (docs/internals/dszoom.md, "Runs").
 //
 //   driver.cpp       what compiled checks and the runtime call, the first touch of a page, and a miss from begin to end
@@ -110,7 +110,7 @@ class Driver final : public LineDriver {
   bool try_begin_store(const Line& line) {
     return begin_store_here(line.number, [&] { return has_right(line, true); });
   }
-  void miss(const Line& line, bool stores, const LoadRequest& request);
+  void miss(Line line, bool stores, const LoadRequest& request);
   [[nodiscard]] uint32_t run_of(const Line& line, bool stores);
   Outcome perform(const Step& step, Line& line, std::byte* buffer, HazardScan& scan);
   void give_back(Line& line, std::span<const uint64_t> entries);

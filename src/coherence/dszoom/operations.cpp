@@ -160,7 +160,7 @@ class Driver::StepUnderWay {
   uint32_t locks_ = 0;  // so many entries are being locked
   size_t scanning_ = 0;
   size_t under_way_ = 0;
-  uint64_t ignored_;  // old words at which nobody looks
+  uint64_t ignored_;  // old words that the miss does not need
   // These are not initialised, because they are kilobytes, of which most steps use a little.
   std::array<std::array<uint64_t, kHazardWords>, kScansAtOnce> hazards_;
   std::array<Scan, kScansAtOnce> scans_;

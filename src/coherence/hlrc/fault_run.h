@@ -8,19 +8,18 @@
 
 #include "base/ids.h"
 #include "coherence/hlrc/states.h"
+#include "coherence/run_streams.h"
 
 namespace multigrain::hlrc {
 
-// With what the transition of each has asked for. The driver holds their locks.
+// The pages, with what the transition of each has asked for. The driver holds their locks.
 class FaultRun {
  public:
   static constexpr uint32_t kMostPages = 65;  // the page of the fault, and 64 behind it
 
   FaultRun(PageId first, int64_t stride) : first_(first), stride_(stride) {}
 
-  [[nodiscard]] PageId page(uint32_t i) const {
-    return PageId(first_.value + static_cast<uint64_t>(stride_ * static_cast<int64_t>(i)));
-  }
+  [[nodiscard]] PageId page(uint32_t i) const { return page_at_stride(first_, stride_, i); }
   [[nodiscard]] uint32_t size() const { return size_; }
   [[nodiscard]] bool is_consecutive() const { return stride_ == 1 || size_ == 1; }
   // The pages from the first one on that get a right.

@@ -158,16 +158,16 @@ uint32_t Driver::pages_of_epoch(PageId page, const Record& record, const std::at
 // A page that nobody has touched yet: behind a write it is going to be written by this node, behind a read by whoever
 // touches it first. With no lock held.
 void Driver::learn_homes(PageId page, const Behind& behind, bool is_write) {
-  const FaultRun run(page, behind.stride);
-  if (is_write) return claim_ahead(records_, page, run.page(1), behind.count, behind.stride);
+  if (is_write) return claim_ahead(records_, page, page_at_stride(page, behind.stride, 1), behind.count, behind.stride);
   const PageRange stretch = services_.homes.stretch_of(page);
   for (uint32_t i = 1; i <= behind.count; ++i) {
-    if (!services_.region.has_pages(run.page(i), 1) || !stretch.contains(run.page(i))) return;
-    Record& record = records_[run.page(i).value];
+    const PageId next = page_at_stride(page, behind.stride, i);
+    if (!services_.region.has_pages(next, 1) || !stretch.contains(next)) return;
+    Record& record = records_[next.value];
     if (record.home_plus_one.load(std::memory_order_relaxed) != 0) continue;
-    const std::optional<NodeId> home = services_.homes.ask_home(run.page(i));
+    const std::optional<NodeId> home = services_.homes.ask_home(next);
     if (!home) return;
-    set_home(run.page(i), record, *home);
+    set_home(next, record, *home);
   }
 }
 

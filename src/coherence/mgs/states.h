@@ -74,7 +74,7 @@ enum class ServerState : uint8_t { kRead, kWrite, kSwrite, kRelInProgress };
 
 // A page at its home.
 struct Server {
-  static constexpr uint8_t kLately = 2;
+  static constexpr uint8_t kLately = 2;  // so many writes of the home's alone forget a reader
   ServerState state = ServerState::kRead;
   bool awaiting_page = false;  // a 1WINV is unanswered: diffs wait
   bool diffs_waiting = false;  // a diff waits for that page

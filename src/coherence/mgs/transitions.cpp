@@ -497,8 +497,8 @@ void Transition::serve_request(NodeId from, MessageKind kind) {
 
 // When the home is the only node with a copy and writes it, the single-writer condition holds already; the figure would
 // find that out at the first release. There is no page to transfer and no node to tell. But where nodes read by themselves
-// and another node has read the page lately, it will probably read it again. Then the page
-// stays an ordinary one, whose release leaves the home a reader: the other node finds it so that it can be read (o).
+// and another node has read the page lately, it will probably read it again. Then the page stays an ordinary one, whose
+// release leaves the home a reader: the other node finds it so that it can be read (o).
 void Transition::grant_whole_machine_to_home() {
   if (!server_.read_dir.empty() || server_.write_dir != NodeSet::of(context_.self)) return;
   if (server_.read_elsewhere == 0)
