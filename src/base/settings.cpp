@@ -149,7 +149,8 @@ constexpr Setting kSettings[] = {
      "follow the writers, and interleaved under the other protocols",
      "auto,interleaved,blocked,first-touch"},
     {"MULTIGRAIN_PREFETCH", Scope::kRun, read_prefetch, "--prefetch", "PAGES",
-     "pages read ahead of a processor that faults on one page after the other (default 16; 0: none)"},
+     "pages read ahead of a processor that faults on one page after the other (default 16; 0: none, and under dszoom "
+     "lines move one by one)"},
     {"MULTIGRAIN_STATS", Scope::kRun, read_stats, "--stats", "FORMAT",
      "where the time went: none (default), text[:FILE] or json[:FILE]"},
     {"MULTIGRAIN_VERBOSE", Scope::kRun, whole<&Config::verbose, 0, 1>, "--verbose", nullptr,
