@@ -9,8 +9,15 @@
 #define MG_FINE_TEXT_OF(number) #number
 #define MG_FINE_TEXT(number) MG_FINE_TEXT_OF(number)
 /* namesz, descsz, type, name, padding, desc */
-#define MG_FINE_NOTE                                                                                                            \
-  ".pushsection .note.multigrain,\"a\",@note\n.p2align 2\n.long 11, 4, 1\n.asciz \"Multigrain\"\n.byte 0\n.long " MG_FINE_TEXT( \
-      MG_FINE_VERSION) "\n.popsection\n"
+#define MG_FINE_NOTE_OF(type)                                                          \
+  ".pushsection .note.multigrain,\"a\",@note\n.p2align 2\n.long 11, 4, " MG_FINE_TEXT( \
+      type) "\n.asciz \"Multigrain\"\n.byte 0\n.long " MG_FINE_TEXT(MG_FINE_VERSION) "\n.popsection\n"
+#define MG_FINE_NOTE MG_FINE_NOTE_OF(1)
+/* This one says in addition that some code of the object file may access shared memory without a check: inline assembly,
+ * or a function of a library that is handed a pointer. */
+#define MG_FINE_NOTE_OF_GAPS MG_FINE_NOTE_OF(2)
+
+/* mgcc defines this symbol in a program all of whose object files have the first note. */
+#define MG_FINE_ONLY_CHECKED_CODE "__multigrain_only_checked_code"
 
 #endif

@@ -10,18 +10,26 @@
 #include "instrument/abi.h"
 #include "runtime/private/loaded_objects.h"
 
+// mgcc defines it in the program (instrument/note.h).
+extern "C" [[gnu::weak]] const char __multigrain_only_checked_code;
+
 namespace multigrain {
 namespace {
 
 constexpr std::string_view kNoteName{"Multigrain\0", 11};  // with its terminating zero
-constexpr uint32_t kNoteType = 1;
+constexpr uint32_t kHasChecks = 1;
+constexpr uint32_t kHasGaps = 2;
 
-enum class Note { kNone, kOfThisVersion, kOfAnother };
+struct Notes {
+  bool of_this_version = false;
+  bool of_another = false;
+  bool of_gaps = false;
+};
 
 // Reads the object's notes, which say by which version of mgcc it was compiled. Notes are padded to the alignment of
 // their segment, which is 4 or 8. Each object file that was linked into the object has one.
-Note find_note(const dl_phdr_info& object) {
-  Note result = Note::kNone;
+Notes find_notes(const dl_phdr_info& object) {
+  Notes result;
   for (ElfW(Half) i = 0; i < object.dlpi_phnum; ++i) {
     const ElfW(Phdr)& segment = object.dlpi_phdr[i];
     if (segment.p_type != PT_NOTE) continue;
@@ -33,11 +41,11 @@ Note find_note(const dl_phdr_info& object) {
       std::memcpy(&note, bytes + at, sizeof note);
       at += sizeof note;
       if (at + padded(note.n_namesz) + note.n_descsz > segment.p_memsz) break;
-      if (note.n_type == kNoteType && std::string_view(bytes + at, note.n_namesz) == kNoteName) {
+      if (std::string_view(bytes + at, note.n_namesz) == kNoteName) {
         uint32_t version = 0;
         if (note.n_descsz == sizeof version) std::memcpy(&version, bytes + at + padded(note.n_namesz), sizeof version);
-        if (version != MG_FINE_VERSION) return Note::kOfAnother;
-        result = Note::kOfThisVersion;
+        result.of_gaps |= note.n_type == kHasGaps;
+        if (note.n_type == kHasChecks) (version == MG_FINE_VERSION ? result.of_this_version : result.of_another) = true;
       }
       at += padded(note.n_namesz) + padded(note.n_descsz);
     }
@@ -53,10 +61,13 @@ CompiledChecks find_compiled_checks() {
     auto& checks = *static_cast<CompiledChecks*>(result);
     const std::string_view path = object->dlpi_name != nullptr ? object->dlpi_name : "";
     const bool is_program = path.empty();
-    const Note note = find_note(*object);
-    const bool has = note != Note::kNone;
-    if (is_program) checks.in_program = note == Note::kOfThisVersion;
-    if (note == Note::kOfAnother && checks.of_another_version.empty())
+    const Notes notes = find_notes(*object);
+    const bool has = notes.of_this_version || notes.of_another;
+    if (is_program) {
+      checks.in_program = notes.of_this_version && !notes.of_another;
+      checks.has_no_gaps = checks.in_program && !notes.of_gaps && &__multigrain_only_checked_code != nullptr;
+    }
+    if (notes.of_another && checks.of_another_version.empty())
       checks.of_another_version = is_program ? program_invocation_name : path;
     const bool is_ours = holds(*object, reinterpret_cast<uintptr_t>(&find_compiled_checks));
     // What the OpenMP runtime shares with the program is kept by pages.

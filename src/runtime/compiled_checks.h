@@ -10,6 +10,8 @@ struct CompiledChecks {
   bool in_program = false;  // the executable has checks
   // The first of the executable and the libraries that came with it that has no checks; empty if all have them.
   std::string missing;
+  // All of the program's own code has checks, and may access shared memory in no other way: mgcc has linked only that.
+  bool has_no_gaps = false;
   // The first of them whose checks another version of mgcc made; empty if there is none.
   std::string of_another_version;
 };

@@ -8,10 +8,11 @@
 #include <initializer_list>
 #include <string_view>
 
-namespace multigrain::compiler {
-namespace {
+#include "inputs.h"
+#include "instrument/note.h"
 
-// Tells whether it is an option of Clang whose value is the next argument. That argument is then no input file.
+namespace multigrain::compiler {
+
 bool takes_value(std::string_view option) {
   static constexpr std::array kOptions = {"-o",
                                           "-I",
@@ -55,6 +56,8 @@ bool takes_value(std::string_view option) {
                                           "-aux-info"};
   return std::ranges::find(kOptions, option) != kOptions.end();
 }
+
+namespace {
 
 // Tells whether it is an option with which the compiler does not link, or links something that libmultigrain
 // cannot be part of.
@@ -251,7 +254,13 @@ std::vector<std::string> compile_flags(const Request& request, const Places& pla
 
 std::vector<std::string> link_flags(const Request& request, const Places& places) {
   const std::string rpath = "-Wl,-rpath," + places.library;
-  if (!request.threads) return {"-L" + places.library, "-lmultigrain", rpath};
+  // What threads share stays by pages.
+  if (!request.threads) {
+    std::vector<std::string> flags = {"-L" + places.library, "-lmultigrain", rpath};
+    if (request.checks && links_only_checked(request.arguments))
+      flags.emplace_back("-Wl,--defsym=" MG_FINE_ONLY_CHECKED_CODE "=1");
+    return flags;
+  }
   // A program of threads need not refer to the library, which is at work nevertheless.
   std::vector<std::string> flags = {"-L" + places.library, "-Wl,--push-state,--no-as-needed"};
   if (request.openmp) flags.emplace_back("-lmultigrain-openmp");

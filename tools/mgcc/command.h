@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -49,6 +50,8 @@ std::vector<std::string> compile_flags(const Request& request, const Places& pla
 std::vector<std::string> link_flags(const Request& request, const Places& places);
 // Returns the whole command.
 std::vector<std::string> command(const Request& request, const Places& places);
+// Returns whether it is an option of Clang whose value is the next argument. That argument is then no input file.
+bool takes_value(std::string_view option);
 // Returns the words as one line that a shell reads as these words.
 std::string quoted(const std::vector<std::string>& words);
 

@@ -20,6 +20,9 @@ using namespace llvm;
 
 namespace {
 
+// The module has metadata of this name if one of its functions has a gap.
+constexpr const char* kGaps = "multigrain.gaps";
+
 // Replaces the marks (kBatchEnd) at the ends of loops' hazards by the stores that clear these hazards.
 void clear_hazards_of_loops(CheckedFunction& function) {
   for (Instruction& instruction : make_early_inc_range(function.all_instructions())) {
@@ -59,8 +62,16 @@ bool insert_checks(Function& checked, AAResults& aliases) {
   return function.changed;
 }
 
-void add_note(Module& module) {
+void add_notes(Module& module) {
   module.appendModuleInlineAsm(MG_FINE_NOTE);
+  NamedMDNode* const gaps = module.getNamedMetadata(kGaps);
+  if (gaps == nullptr) return;
+  module.appendModuleInlineAsm(MG_FINE_NOTE_OF_GAPS);
+  gaps->eraseFromParent();
+}
+
+void note_gap(const Function& function) {
+  const_cast<Module*>(function.getParent())->getOrInsertNamedMetadata(kGaps);
 }
 
 }  // namespace multigrain::checks

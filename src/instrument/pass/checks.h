@@ -12,7 +12,10 @@ namespace multigrain::checks {
 // the function changed.
 bool insert_checks(llvm::Function& function, llvm::AAResults& aliases);
 
-// Adds the note to the object file by which a run can tell that the code has checks (docs/internals/fine-grain.md).
-void add_note(llvm::Module& module);
+// Adds the notes to the object file by which a run can tell that the code has checks, and whether it has gaps
+// (docs/internals/fine-grain.md).
+void add_notes(llvm::Module& module);
+// Says that the function has a gap: code that may access shared memory without a check.
+void note_gap(const llvm::Function& function);
 
 }  // namespace multigrain::checks

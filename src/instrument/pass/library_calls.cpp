@@ -9,6 +9,7 @@
 #include <llvm/Transforms/Utils/BasicBlockUtils.h>
 
 #include "atomics.h"
+#include "checks.h"
 #include "instrument/abi.h"
 #include "library_names.h"
 #include "options.h"
@@ -46,6 +47,7 @@ std::string readable(const Function& function) {
 }
 
 void warn(const Function& caller, const DebugLoc& location, const Twine& what, bool is_error = false) {
+  note_gap(caller);
   is_error |= options().unchecked_call == Options::Unchecked::kError;
   if (options().unchecked_call == Options::Unchecked::kIgnore && !is_error) return;
   caller.getContext().diagnose(DiagnosticInfoUnsupported(

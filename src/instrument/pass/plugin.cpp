@@ -129,6 +129,14 @@ struct CheckPass : PassInfoMixin<CheckPass> {
     std::vector<Function*> all;
     for (Function& function : module)
       if (is_instrumented(function)) all.push_back(&function);
+    // A function that the program keeps from being checked.
+    for (const Function& function : module)
+      if (!function.isDeclaration() && !function.hasAvailableExternallyLinkage() && !is_instrumented(function) &&
+          !function.getName().starts_with("multigrain."))
+        note_gap(function);
+    // What the program loads at run time need not have checks.
+    for (const char* const name : {"dlopen", "dlmopen"})
+      if (const Function* const loads = module.getFunction(name)) note_gap(*loads);
     for (Function* function : all) {
       Polls polls(*function, functions, recursive.contains(function));
       bool changed = false;
@@ -149,7 +157,7 @@ struct CheckPass : PassInfoMixin<CheckPass> {
     }
     for (const char* name : {kPrivateMark, kSharedMark})
       if (Function* const mark = module.getFunction(name)) mark->eraseFromParent();
-    add_note(module);
+    add_notes(module);
     return PreservedAnalyses::none();
   }
   // The pass must also run on functions that are not optimised. LLVM prescribes the name.

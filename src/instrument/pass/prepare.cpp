@@ -206,6 +206,7 @@ class Preparation {
       if (!operand->getType()->isPointerTy() || !may_be_shared(operand)) continue;
       const bool in_memory = constraint.isIndirect || is_contained(constraint.Codes, "m");
       if (!in_memory && !clobbers_memory) continue;  // the assembly uses the address as a number only
+      note_gap(*call.getFunction());
       f_.context.diagnose(DiagnosticInfoInlineAsm(
           call,
           "multigrain: inline assembly accesses memory that may be shared; its accesses are not checked: use atomics "

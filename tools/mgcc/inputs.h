@@ -1,0 +1,19 @@
+// What mgcc knows of the files that it links: whether all of them have access checks. A run whose protocol Multigrain chooses
+// keeps memory coherent by lines only if no code can reach it without checks.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace multigrain::compiler {
+
+// Returns whether `bytes`, which are an object file or a static library (not a thin one), have a note of the checks in each
+// object file that there is.
+[[nodiscard]] bool all_have_checks(std::string_view bytes);
+
+// Returns whether the compiler's arguments link nothing but source files, object files and static libraries with checks, and
+// libraries of the system whose functions the checks know. A file that cannot be read has none.
+[[nodiscard]] bool links_only_checked(const std::vector<std::string>& arguments);
+
+}  // namespace multigrain::compiler
