@@ -60,6 +60,7 @@ enum class Counter : uint8_t {
   kDiffs,       // diffs made that were not empty
   kEmptyDiffs,  // comparisons that found no change
   kDiffBytes,   // encoded bytes of the diffs made
+  kDiffLines,   // lines of 64 bytes that they change
   kDiffsApplied,
   kSingleWriterGrants,
   kSingleWriterBreaks,
@@ -79,6 +80,7 @@ enum class Counter : uint8_t {
   kLocksRemote,       // locks taken that came from another node
   kDeferredReleases,  // unlocks that left their release to when another node wants the lock
   kBarriers,          // arrivals
+  kRendezvous,        // arrivals at barriers that the program does not know of
   // Lazy release consistency
   kAcquires,  // acquires that had notices to apply
   kNotices,   // notices made; one names consecutive pages
@@ -92,6 +94,8 @@ enum class Counter : uint8_t {
   kFetchLogOverflows,
   // Pages whose home is now the node that writes them.
   kHomesMoved,
+  // Pages whose home is here that lines keep coherent from a barrier on.
+  kPagesToLines,
   // Pages that a notice named, and that got what had changed because they were in use.
   kUpdates,
   // Fine grain

@@ -29,6 +29,7 @@ constexpr CounterName kCounterNames[] = {
     {Counter::kDiffs, "diffs", "diffs made", "pages"},
     {Counter::kEmptyDiffs, "empty_diffs", "diffs that were empty", "pages"},
     {Counter::kDiffBytes, "diff_bytes", "diff bytes", "pages"},
+    {Counter::kDiffLines, "diff_lines", "lines of 64 bytes in diffs", "pages"},
     {Counter::kDiffsApplied, "diffs_applied", "diffs merged at home", "pages"},
     {Counter::kSingleWriterGrants, "single_writer_grants", "single writer granted", "pages"},
     {Counter::kSingleWriterBreaks, "single_writer_breaks", "single writer ended", "pages"},
@@ -46,6 +47,7 @@ constexpr CounterName kCounterNames[] = {
     {Counter::kLocksRemote, "locks_remote", "locks taken from another node", "synchronisation"},
     {Counter::kDeferredReleases, "deferred_releases", "unlocks that deferred their release", "synchronisation"},
     {Counter::kBarriers, "barriers", "barrier arrivals", "synchronisation"},
+    {Counter::kRendezvous, "rendezvous", "arrivals at rendezvous", "synchronisation"},
     {Counter::kAcquires, "acquires", "acquires with write notices", "lazy release consistency"},
     {Counter::kNotices, "notices", "write notices made", "lazy release consistency"},
     {Counter::kNoticesLost, "notices_lost", "acquires too late for a log", "lazy release consistency"},
@@ -54,6 +56,7 @@ constexpr CounterName kCounterNames[] = {
     {Counter::kFetchLogOverflows, "fetch_log_overflows", "times that a fetch log overflowed",
      "lazy release consistency"},
     {Counter::kHomesMoved, "homes_moved", "homes moved to the page's writer", "lazy release consistency"},
+    {Counter::kPagesToLines, "pages_to_lines", "pages moved to lines", "lazy release consistency"},
     {Counter::kUpdates, "pages_updated", "pages in use that were updated", "lazy release consistency"},
     {Counter::kTwoHopMisses, "two_hop_misses", "misses of two hops", "lines"},
     {Counter::kThreeHopMisses, "three_hop_misses", "misses of three hops", "lines"},
@@ -196,6 +199,7 @@ class TextTable {
           run_.program, run_.nodes * run_.processors_per_node, run_.nodes * run_.processors_per_node == 1 ? "" : "s",
           run_.nodes, run_.nodes == 1 ? "" : "s", run_.processors_per_node, run_.protocol, run_.page_size, run_.network,
           run_.access, run_.clock == "wall" ? "" : ", in virtual time");
+    if (!run_.choice.empty()) print("{}\n", run_.choice);
     print("Elapsed: {:.3f} ms. Where the {}' time went, in ms and % of each row's total:\n\n",
           milliseconds(run_.elapsed_ns), run_.is_hosted ? "threads" : "processors");
   }
@@ -510,6 +514,7 @@ std::string render_json(const RunDescription& run, std::span<const NodeReport> r
                  {"nodes", run.nodes},
                  {"processors_per_node", run.processors_per_node},
                  {"protocol", run.protocol},
+                 {"choice", run.choice},
                  {"page_size", run.page_size},
                  {"network", run.network},
                  {"clock", run.clock},

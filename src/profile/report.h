@@ -100,6 +100,7 @@ struct RunDescription {
   unsigned nodes = 1;
   unsigned processors_per_node = 1;
   std::string protocol;
+  std::string choice{};        // what was chosen for the user, and why, in sentences; empty: nothing
   size_t page_size = 0;        // bytes
   std::string network;         // as given to --net
   std::string clock = "wall";  // the clock of all times: wall or virtual

@@ -50,6 +50,10 @@ class SyncHost {
   virtual void release_at_barrier() { release(); }
   virtual void acquire_at_barrier() { acquire_all(); }
 
+  // Returns whether the calling processor may take part in a rendezvous (rendezvous.h): all threads of the program on this node that
+  // access shared memory are processors.
+  [[nodiscard]] virtual bool may_meet() const { return true; }
+
   // Lets a caller that waits at a barrier take part in what other processors of its node have to do there. Sync calls
   // it over and over, with no lock of the runtime held, so it must be nearly free if there is nothing to do.
   virtual void help() {}

@@ -35,6 +35,7 @@
 #include "sync/host.h"
 #include "sync/lock_engine.h"
 #include "sync/network_lock.h"
+#include "sync/rendezvous.h"
 #include "sync/server_engine.h"
 #include "sync/waiters.h"
 
@@ -58,6 +59,9 @@ struct SyncOptions {
   IntraNodeLock intra_node = IntraNodeLock::kTicket;  // of network locks
   // Of network locks. Not kNever only if one release of the host covers what all processors of the node have written.
   DeferredReleases deferred = DeferredReleases::kNever;
+  // Other than 0 while the node's page protocol wants a rendezvous (rendezvous.h); nullptr: no node ever does. Only with network
+  // locks.
+  const std::atomic<uint32_t>* wants_rendezvous = nullptr;
 };
 
 // Counts of events on this node since its start, summed over its processors.
@@ -312,6 +316,7 @@ class Sync {
   const SyncOptions options_;
 
   std::optional<NetworkLocks> network_locks_;
+  std::optional<Rendezvous> rendezvous_;
   SparseArray<LockRecord> locks_;
   // The virtual time at which each lock was last let go here: no processor takes it earlier. Used in virtual time only.
   SparseArray<std::atomic<Nanoseconds>> lock_free_since_;

@@ -21,8 +21,13 @@ constexpr uint64_t cond_waiters_at(uint32_t index) {
   return kCondWaiters + index % kCondWaiterWords * sizeof(uint64_t);
 }
 
-// Whether a node wants a lock whose release was deferred at this node (network_lock.h): one word, on a page of its own.
+// Whether a node wants a lock whose release was deferred at this node (network_lock.h), and, each on a cache line of its own, the
+// words of a rendezvous (rendezvous.h): the round for which this node was asked, and one; and, at node 0, the word of
+// rendezvous_engine.h, and how often nodes have come to one. On a page of their own.
 inline constexpr uint64_t kLockWanted = uint64_t{331} << 18;
+inline constexpr uint64_t kRendezvousAsked = kLockWanted + 1024;
+inline constexpr uint64_t kRendezvousRound = kLockWanted + 2048;
+inline constexpr uint64_t kRendezvousArrived = kLockWanted + 3072;
 inline constexpr Range kLockWantedWord{kLockWanted, 4096};
 
 }  // namespace multigrain::words

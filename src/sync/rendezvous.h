@@ -1,0 +1,74 @@
+// A rendezvous: a barrier of all processors that the program does not know of, for a page protocol that has something to do which
+// takes one (Protocol::wants_barrier). It happens where processors come by anyway: at locks. A program that locks seldom has
+// little to gain, and a processor that does not come by in time lets the others go on: then there is none.
+//
+// To a program it is a release and an acquire that it did not ask for, which may come at any time.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "fabric/fabric.h"
+#include "fabric/own_words.h"
+#include "sync/host.h"
+#include "sync/rendezvous_engine.h"
+#include "sync/words.h"
+
+namespace multigrain {
+
+class Rendezvous {
+ public:
+  // `wants`: other than 0 while this node's protocol has something to do. `let_go` is called before memory is released; it lets
+  // go of locks whose release was deferred. All outlive this object.
+  Rendezvous(SyncHost& host, Fabric& fabric, unsigned processors_per_node, const std::atomic<uint32_t>& wants);
+
+  // A processor comes by: it accesses no shared memory, and holds no lock of the runtime. Takes part in a rendezvous if a node wants
+  // one; costs two loads if none does. Returns whether the caller has met the others. `let_go()` is called before memory is released.
+  template <typename LetGo>
+  bool come_by(LetGo&& let_go) {
+    if (wants_.load(std::memory_order_relaxed) == 0 &&
+        own_.load(words::kRendezvousAsked) <= done_.load(std::memory_order_relaxed)) [[likely]]
+      return false;
+    // Until the caller takes part in the next one there is none, so this does not change before all have met.
+    const uint64_t before = met_.load(std::memory_order_relaxed);
+    const Nanoseconds began = monotonic_ns();
+    if (!is_agreed()) return false;
+    host_.drain_store_buffer();
+    if (is_last_here()) {
+      let_go();
+      host_.release_at_barrier();
+      arrive();
+    }
+    meet(before, began);
+    return true;
+  }
+
+ private:
+  static constexpr NodeId kManager{0};
+
+  [[nodiscard]] bool is_agreed();
+  bool ask();
+  [[nodiscard]] bool await_all(uint64_t round);
+  bool change(std::optional<uint64_t> (RendezvousWord::*how)(uint64_t, uint64_t) const, uint64_t round);
+  [[nodiscard]] bool is_last_here() { return here_.fetch_add(1, std::memory_order_acq_rel) + 1 == processors_; }
+  void arrive();
+  void meet(uint64_t before, Nanoseconds began);
+  uint64_t read(uint64_t offset) { return fabric_.fetch_add(kManager, SegmentId::kWords, offset, 0); }
+  template <typename Done>
+  bool wait(Done&& done, Nanoseconds most);
+
+  SyncHost& host_;
+  Fabric& fabric_;
+  OwnWords own_;
+  const std::atomic<uint32_t>& wants_;
+  const unsigned processors_;  // of this node
+  const uint64_t all_;         // of the run
+
+  std::atomic<uint64_t> done_{0};     // this node has heard of the ends of so many rounds
+  std::atomic<uint64_t> met_{0};      // in so many rounds all have met
+  std::atomic<uint32_t> here_{0};     // processors of this node that have come to the one that is under way
+  std::atomic<Nanoseconds> next_{0};  // this node asks for none before
+  std::atomic<uint32_t> in_vain_{0};  // since the last one; no more than kMostInVain
+};
+
+}  // namespace multigrain
