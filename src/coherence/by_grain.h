@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "coherence/hazard_slots.h"
+#include "coherence/line_memory.h"
 #include "coherence/protocol.h"
 
 namespace multigrain {
@@ -12,10 +13,10 @@ namespace multigrain {
 class ByGrain final : public Protocol {
  public:
   // All three outlive this object. All memory of the run may belong to one of the two protocols.
-  ByGrain(Protocol& pages, Protocol& lines, HomeDirectory& homes) : pages_(pages), lines_(lines), homes_(homes) {}
+  ByGrain(Protocol& pages, LineMemory& lines) : pages_(pages), lines_(lines) {}
 
   bool on_fault(PageId page, bool is_write) override {
-    if (homes_.grain_of(page) == Grain::kLine) return lines_.on_fault(page, is_write);
+    if (lines_.keeps_page(page)) return lines_.on_fault(page, is_write);
     // Loops and batches use memory of both kinds. Messages about lines may have to wait until this thread's hazards are
     // cleared (docs/internals/shasta.md, "Messages that wait for hazards"), so this thread handles no message
     // meanwhile. The service thread does, and brings the page's answer: no line protocol's handler waits for hazards.
@@ -53,8 +54,7 @@ class ByGrain final : public Protocol {
 
  private:
   Protocol& pages_;
-  Protocol& lines_;
-  HomeDirectory& homes_;
+  LineMemory& lines_;
 };
 
 }  // namespace multigrain

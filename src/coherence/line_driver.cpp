@@ -28,8 +28,7 @@ LineDriver::LineDriver(const NodeServices& services, const LineServices& lines, 
       shift_(lines.table.line_shift()),
       most_ahead_(std::min(most_ahead, Config::kMaxPrefetch)) {}
 
-bool LineDriver::keeps(uintptr_t address) {
-  const PageId page = page_at(address);
+bool LineDriver::keeps_page(PageId page) {
   return page.value < pages_.count() && grain_of(page, pages_[page]) == Grain::kLine;
 }
 
@@ -56,6 +55,7 @@ std::optional<Grain> LineDriver::grain_of(PageId page, LinePage& record) {
 
 bool LineDriver::settle_homes(PageId page, LinePage& record, FirstTouches& touches) {
   const auto settle = [this](PageId which, LinePage& its, bool may_wait) {
+    if (its.home_plus_one.load(std::memory_order_relaxed) != 0) return true;
     std::optional<NodeId> home = services_.homes.home_of(which);
     if (!home && may_wait) home = services_.homes.claim_home(which);
     if (home) its.home_plus_one.store(static_cast<uint16_t>(home->value + 1), std::memory_order_relaxed);

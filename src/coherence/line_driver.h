@@ -21,7 +21,8 @@ namespace multigrain {
 
 class LineDriver : public LineMemory {
  public:
-  bool keeps(uintptr_t address) final;
+  bool keeps(uintptr_t address) final { return keeps_page(page_at(address)); }
+  bool keeps_page(PageId page) final;
   [[nodiscard]] std::atomic<uint64_t>* rights_epoch() final { return &lines_.hazards.rights_epoch(); }
 
  protected:

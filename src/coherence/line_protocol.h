@@ -32,6 +32,10 @@ class LineProtocol {
     return true;
   }
 
+  // The program hands memory that is not kept coherent by lines to a function that has no checks. That function may keep the
+  // address for later.
+  virtual void is_handed_out(uintptr_t address) { static_cast<void>(address); }
+
   // Takes a plain store of `value`, which is 1 to 16 bytes in one line, whose check failed. Returns true if the
   // protocol will make the store when the line has come, and the caller goes on ([Shasta], section 2.1: non-blocking
   // stores). Returns false if the caller must make the store; then this has done what begin_store() does.

@@ -2,6 +2,7 @@
 // uses.
 #pragma once
 
+#include <atomic>
 #include <optional>
 
 #include "base/config.h"
@@ -34,6 +35,12 @@ class HomeDirectory {
   virtual std::optional<Grain> grain_of(PageId page) {
     if (!home_of(page) && !is_first_touch(page)) return std::nullopt;
     return Grain::kPage;
+  }
+  // Returns whether memory of an allocated page that is kept coherent by pages may be kept coherent by lines as well.
+  // Async-signal-safe.
+  virtual bool may_move_to_lines(PageId page) {
+    static_cast<void>(page);
+    return false;
   }
   // Returns how many bytes of an allocated page of lines move together: a number of lines, which divides the page
   // except at its end; 0 means one line. Async-signal-safe.
@@ -75,6 +82,21 @@ class WriteObserver {
   // The node has written the bytes of a frame that differ from the twin, since it has made the twin, and is about to release
   // them. No thread writes the frame meanwhile. Called with locks of pages held; it must touch neither view nor protocol.
   virtual void on_diff(PageId page, const std::byte* frame, std::byte* twin) = 0;
+};
+
+// Keeps memory coherent by lines that a page protocol has kept coherent until a barrier of all processors. A line protocol
+// implements it.
+class LineKeeper {
+ public:
+  virtual ~LineKeeper() = default;
+  // Returns whether the page may move to lines: whoever allocated it has left the choice to Multigrain.
+  [[nodiscard]] virtual bool may_take(PageId page) = 0;
+  // Returns whether no page of the run may move any more: code without checks knows an address of one that may.
+  [[nodiscard]] virtual bool takes_no_more() const = 0;
+  // From now on these pages are kept coherent by lines. Every node calls this at the same barrier of all processors, before any
+  // of its processors leaves it. `home` is the same at every node, and has all that was written; no node has rights to
+  // the pages.
+  virtual void take(PageId first, uint64_t count, NodeId home) = 0;
 };
 
 // A protocol of this node works with these services. All of them outlive the protocol.
@@ -147,6 +169,16 @@ class Protocol {
   // Until now only processors of this node have run, so what they have written no other node has fetched. Called from
   // ordinary code, before processors of other nodes run.
   virtual void end_serial_part() {}
+
+  // From now on the protocol may give pages to `lines`, at barriers of all processors, if they would be faster there.
+  // Called before any processor runs, on every node or on none. Errors: tables that cannot be reserved.
+  virtual Status offer_lines(LineKeeper& lines) {
+    static_cast<void>(lines);
+    return {};
+  }
+
+  // Returns a word that is other than 0 while it would pay to have a barrier of all processors soon; nullptr if it never does.
+  [[nodiscard]] virtual const std::atomic<uint32_t>* wants_barrier() const { return nullptr; }
 
   // Gives up the contents of these pages, as if zeros were written all over them, on every node, and gives their memory
   // back. Threads may access the pages meanwhile. Returns true when that is done, false if this protocol cannot do it.

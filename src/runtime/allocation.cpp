@@ -24,7 +24,7 @@ tl::expected<void*, HeapError> allocate(Node& node, size_t size, size_t alignmen
   // The stores are ordinary ones, so that the protocol sees them: the pages may have copies anywhere. This node's copies
   // may be older than what the memory's last user wrote.
   node.acquire_all();
-  const bool by_lines = placement.grain == Grain::kLine;
+  const bool by_lines = placement.grain == Grain::kLine || placement.may_move_to_lines;
   const auto clear = [by_lines](void* start, size_t bytes) {
     if (by_lines)
       __multigrain_memset(start, 0, bytes);

@@ -95,6 +95,7 @@ multigrain::Result<multigrain::Placement> placement_of(size_t size, const mg_all
   const auto grain = grain_of(options.protocol, self);
   if (!grain) return tl::unexpected(grain.error());
   multigrain::Placement placement = self.default_placement(size, *grain);
+  placement.may_move_to_lines = self.moves_to_lines() && options.protocol == MG_PROTOCOL_DEFAULT;
   if (config.protocol_of(*grain).has_blocks) {
     const size_t wanted = options.block_size;
     if (wanted % config.line_size != 0 || wanted > config.page_size)

@@ -273,6 +273,11 @@ void Node::leave() {
   this_profile().enter(t_outer[--t_depth]);
 }
 
+// A thread of the program that is no processor does not stop where processors meet.
+bool Node::may_meet() const {
+  return counted_threads() == 0;
+}
+
 Status Node::copy_state(NodeId to) {
   if (!private_heap_active())
     return fail("the private heap cannot be copied to node {}: this build leaves malloc to a sanitizer", to.value);
@@ -307,6 +312,10 @@ std::optional<Grain> Node::grain_of(PageId page) {
   const auto extent = heap_->find(page);
   if (!extent) return std::nullopt;
   return extent->placement.grain;
+}
+bool Node::may_move_to_lines(PageId page) {
+  const auto extent = heap_->find(page);
+  return extent && extent->placement.may_move_to_lines;
 }
 PageRange Node::stretch_of(PageId page) {
   const auto extent = heap_->find(page);

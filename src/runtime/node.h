@@ -28,8 +28,10 @@
 #include "races/detector.h"
 #include "races/judge.h"
 #include "runtime/bootstrap.h"
+#include "runtime/choice.h"
 #include "runtime/compiled_checks.h"
 #include "runtime/environment.h"
+#include "runtime/line_handover.h"
 #include "runtime/private/state_copy.h"
 #include "runtime/processors.h"
 #include "runtime/shared_globals.h"
@@ -88,6 +90,8 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   [[nodiscard]] Protocol& protocol() { return *protocol_; }
   // Returns whether memory can be kept coherent by lines here: the program has compiled checks.
   [[nodiscard]] bool has_line_protocol() const { return line_protocol_ != nullptr; }
+  // Returns whether memory whose allocation names no protocol is kept coherent by pages, and by lines where that is faster.
+  [[nodiscard]] bool moves_to_lines() const { return moves_to_lines_ == MovesToLines::kYes; }
   [[nodiscard]] Sync& sync() { return *sync_; }
   [[nodiscard]] Processors& processors() { return *processors_; }
   [[nodiscard]] SharedGlobals& shared_globals() { return *shared_globals_; }
@@ -119,6 +123,10 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   void release_at_barrier() override { protocol_->release_at_barrier(); }
   void acquire_at_barrier() override { protocol_->acquire_at_barrier(); }
   void help() override { protocol_->help(); }
+  [[nodiscard]] bool may_meet() const override;
+
+  // Returns whether pages may move to lines at present.
+  [[nodiscard]] MovesToLines moves_now() const;
 
   // Begins the phase that the statistics describe, forgetting what was before, or ends it; on every node. Ordinary code
   // of any node may call it.
@@ -166,6 +174,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   std::optional<NodeId> claim_home(PageId page) override;
   std::optional<NodeId> ask_home(PageId page) override;
   std::optional<Grain> grain_of(PageId page) override;
+  bool may_move_to_lines(PageId page) override;
   size_t block_size_of(PageId page) override;
   PageRange stretch_of(PageId page) override;
 
@@ -226,8 +235,10 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   races::Detector* detector_ = nullptr;             // page_protocol_, under --races
   std::unique_ptr<Protocol> page_protocol_;
   std::unique_ptr<LineMemory> line_protocol_;  // if the program has compiled checks
-  std::unique_ptr<ByGrain> both_protocols_;    // both, if there is a line protocol
-  Protocol* protocol_ = nullptr;               // that one, or the page protocol
+  MovesToLines moves_to_lines_ = MovesToLines::kNotChosen;
+  std::optional<LineHandover> handover_;     // if pages move to lines
+  std::unique_ptr<ByGrain> both_protocols_;  // both, if there is a line protocol
+  Protocol* protocol_ = nullptr;             // that one, or the page protocol
   std::unique_ptr<Sync> sync_;
   std::unique_ptr<StateCopy> state_copy_;
   std::unique_ptr<SharedGlobals> shared_globals_;

@@ -83,7 +83,8 @@ Status Node::build() {
                   .intra_node = config_.hlrc.tickets ? IntraNodeLock::kTicket : IntraNodeLock::kTestAndSet,
                   .deferred = config_.hlrc.deferred_releases && config_.nodes > 1 && protocol_->may_defer_releases()
                                   ? DeferredReleases::kLearned
-                                  : DeferredReleases::kNever});
+                                  : DeferredReleases::kNever,
+                  .wants_rendezvous = moves_to_lines() ? page_protocol_->wants_barrier() : nullptr});
   state_copy_ = std::make_unique<StateCopy>(*fabric_, wait_);
   shared_globals_ = std::make_unique<SharedGlobals>(*fabric_, wait_, *region_, *rights_, *heap_);
   set_handler<&Node::handle_shutdown>(runtime_message::kShutdown);
@@ -189,14 +190,22 @@ Status Node::build_protocols() {
         "{} was compiled without access checks, which the protocol {} needs: compile it with mgcc or mg++, or choose "
         "a page protocol (--protocol mgs)",
         checks_.missing, config_.protocol);
-  if (!checks_.in_program || config_.nodes > kMaxLineNodes) return {};
+  if (!checks_.in_program || config_.nodes > kMaxLineNodes) {
+    moves_to_lines_ = decide_moves_to_lines(config_, checks_, false);
+    return {};
+  }
   auto lines = create_line_protocol(config_.protocol_of(Grain::kLine), services, {*line_table_, *hazard_slots_},
                                     config_.model, config_.prefetch);
   if (!lines) return tl::unexpected(lines.error());
   line_protocol_ = std::move(*lines);
-  HomeDirectory& homes = *this;
-  both_protocols_ = std::make_unique<ByGrain>(*page_protocol_, *line_protocol_, homes);
+  both_protocols_ = std::make_unique<ByGrain>(*page_protocol_, *line_protocol_);
   protocol_ = both_protocols_.get();
+  LineKeeper* const keeper = line_protocol_->keeper();
+  moves_to_lines_ = decide_moves_to_lines(config_, checks_, keeper != nullptr);
+  if (moves_to_lines()) {
+    handover_.emplace(*keeper);
+    if (Status offered = page_protocol_->offer_lines(*handover_); !offered) return offered;
+  }
   set_line_protocol(line_protocol_.get());
   set_handler_hooks([] { checks::begin_handler(g_hazard_slots->slot_for_handlers()); },
                     [](bool returned) { checks::end_handler(returned); });

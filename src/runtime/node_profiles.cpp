@@ -114,6 +114,12 @@ std::vector<ThreadRow> Node::report(NodeReport& out) {
   return rows;
 }
 
+MovesToLines Node::moves_now() const {
+  if (!moves_to_lines()) return moves_to_lines_;
+  if (counted_threads() != 0) return MovesToLines::kHasThreads;
+  return handover_->takes_no_more() ? MovesToLines::kIsHandedOut : MovesToLines::kYes;
+}
+
 bool Node::write_statistics(std::span<const NodeReport> reports) {
   RunDescription run;
   run.program = hosted_ != nullptr ? hosted_->program() : program_invocation_short_name;
@@ -121,6 +127,7 @@ bool Node::write_statistics(std::span<const NodeReport> reports) {
   run.nodes = config_.nodes;
   run.processors_per_node = config_.processors_per_node;
   run.protocol = config_.traits().name;
+  if (hosted_ == nullptr) run.choice = tell_choice(config_, moves_now(), reports);
   run.page_size = config_.page_size;
   const char* const network = secure_getenv("MULTIGRAIN_NET");
   run.network = network != nullptr ? network : "ideal";

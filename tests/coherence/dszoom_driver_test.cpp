@@ -168,6 +168,55 @@ TEST(DszoomDriver, PagesOfAnotherProtocolAreLeftToIt) {
   EXPECT_EQ(remote(p), 0u);
 }
 
+// A page that was kept by pages is taken over. The home has its data; a node that has taken it before the home does uses it
+// already.
+TEST(DszoomDriver, APageMovesToLines) {
+  Dszoom machine(2);
+  const PageId page(InterleavedHomes::kPageGrain);
+  const uint64_t offset = page.value * kPage;
+  for (const unsigned n : {0u, 1u}) {
+    EXPECT_FALSE(machine.node(n).driver->keeps_page(page));
+    EXPECT_EQ(machine.word(n, offset), kExclusive) << "stores are left to faults";
+    const uint64_t old = 7 + n;
+    std::memcpy(machine.node(n).region->alias(page), &old, sizeof old);
+  }
+  std::atomic<uint64_t>& epoch = machine.node(1).hazards->rights_epoch();
+  epoch.fetch_or(MG_FINE_EPOCH_CACHED);
+  const uint64_t before = epoch.load();
+  machine.node(1).driver->keeper()->take(page, 1, NodeId(0));
+  EXPECT_TRUE(machine.node(1).driver->keeps_page(page));
+  EXPECT_EQ(machine.word(1, offset), kInvalid);
+  EXPECT_NE(epoch.load(), before) << "the node had cached the right to store there";
+  std::thread([&] {
+    CheckedProcessor p(machine, 1);
+    EXPECT_EQ(p.load(offset), 7u) << "the home's";
+    p.store(offset, 10);
+    p.store(offset + 64, 11);
+  }).join();
+  machine.node(0).driver->keeper()->take(page, 1, NodeId(0));
+  EXPECT_EQ(machine.word(1, offset), kExclusive) << "the home has left the entry as it was";
+  CheckedProcessor home(machine, 0);
+  EXPECT_EQ(home.load(offset), 10u);
+  EXPECT_EQ(home.load(offset + 64), 11u);
+  EXPECT_EQ(home.load(offset + 128), 0u);
+  home.store(offset, 12);
+  EXPECT_EQ(machine.word(1, offset), kInvalid);
+}
+
+// An address of memory that may move is handed to code without checks.
+TEST(DszoomDriver, TakesNoMoreOnceCodeWithoutChecksKnowsAnAddress) {
+  Dszoom machine(2);
+  LineMemory& driver = *machine.node(0).driver;
+  const auto address = [&](uint64_t page) {
+    return reinterpret_cast<uintptr_t>(machine.node(0).region->base()) + page * kPage;
+  };
+  driver.is_handed_out(address(InterleavedHomes::kUnallocated));
+  driver.is_handed_out(address(InterleavedHomes::kPageGrain - 1));
+  EXPECT_FALSE(driver.keeper()->takes_no_more());
+  driver.is_handed_out(address(InterleavedHomes::kPageGrain));
+  EXPECT_TRUE(driver.keeper()->takes_no_more());
+}
+
 TEST(DszoomDriver, ARequesterWaitsForTheHazardsOnItsLine) {
   for (const bool stores : {true, false}) {
     Dszoom machine(2);

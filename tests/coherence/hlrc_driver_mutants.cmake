@@ -148,6 +148,22 @@ in_file(barriers)
 mutate([[  // If one node alone]] [[  if (is(Mutant::kNoticesBeforeMoves)) apply_news(timestamp);
   // If one node alone]])
 
+# kLinesBeforeHomes
+mutate([[  // If one node alone]] [[  if (is(Mutant::kLinesBeforeHomes) && to_lines_ && to_lines_->lists())
+    for_each_written_run(*to_lines_->lists(), [this](const NoticeRun& run, std::optional<NodeId>) { move_to_lines(run); });
+  // If one node alone]])
+
+# kLinesOfOwnWish
+mutate([[    if (const auto wanted = to_lines_->lists())
+]] [[    if (is(Mutant::kLinesOfOwnWish)) {
+      for (const NoticeRun& run : (*to_lines_->lists())[self_.value]) move_to_lines(run);
+    } else if (const auto wanted = to_lines_->lists())
+]])
+
+# kLinesKeepRights
+mutate([[    if (actions.contains(Verb::kRevoke)) take(]]
+       [[    if (actions.contains(Verb::kRevoke) && !is(Mutant::kLinesKeepRights)) take(]])
+
 # kMoveByKnowledge
 mutate([[    if (on_episode_end(record.writers, writer) &&]]
        [[    if (is(Mutant::kMoveByKnowledge) && writer && home_plus_one == writer->value + 1u) continue;
@@ -165,10 +181,10 @@ mutate([[    on_home_comes(record.page, actions);
     if (is(Mutant::kMovedUnshared)) record.page.shared = false;
 ]])
 
-in_file(episode_writes)
+in_file(episode_pages)
 
 # kOnePlace
-mutate([[words::kEpisodes + episode % 2 * words]] [[words::kEpisodes + (is(Mutant::kOnePlace) ? 0 : episode % 2) * words]])
+mutate([[place_.first + episode % 2 * place_]] [[place_.first + (is(Mutant::kOnePlace) ? 0 : episode % 2) * place_]])
 
 # kMoveContested
 mutate([[  if (!has_all_) return std::nullopt;

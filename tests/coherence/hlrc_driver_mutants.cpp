@@ -64,6 +64,12 @@ const char* name(Mutant mutant) {
       return "count episodes by where a node knows the home to be";
     case Mutant::kCatchUpAtBarrier:
       return "catch up between arriving at a barrier and leaving it";
+    case Mutant::kLinesBeforeHomes:
+      return "move pages to lines before homes move";
+    case Mutant::kLinesKeepRights:
+      return "keep the rights to a page that moves to lines";
+    case Mutant::kLinesOfOwnWish:
+      return "move only what the node itself wants to lines";
     case Mutant::kKeepUnlisted:
       return "leave a page that stays writable out of the next interval";
     case Mutant::kKeepTwin:
@@ -127,6 +133,12 @@ const char* shows_on(Mutant mutant) {
       return "a home moves of which a node has never heard";
     case Mutant::kCatchUpAtBarrier:
       return "a node catches up between its arrival at a barrier and its leaving";
+    case Mutant::kLinesBeforeHomes:
+      return "a page moves to lines at the barrier at which its home moves";
+    case Mutant::kLinesKeepRights:
+      return "a page moves to lines that its home goes on writing";
+    case Mutant::kLinesOfOwnWish:
+      return "a page moves to lines that another node reads again and again";
     case Mutant::kKeepUnlisted:
     case Mutant::kMergeWhole:
       return "an interval ends, and another processor writes a page in use";

@@ -44,6 +44,10 @@ enum class Mutant : uint8_t {
   kOldHomeWrites,       // an old home goes on writing in place
   kMoveByKnowledge,     // a node that knows that a page is at home at its writer does not count the episode
   kCatchUpAtBarrier,    // a node catches up while it is at a barrier
+  // Of pages that move to lines.
+  kLinesBeforeHomes,  // pages move to lines, and then homes move
+  kLinesKeepRights,   // a node keeps its rights to a page that moves to lines
+  kLinesOfOwnWish,    // only the pages move that the node itself wants to move
   // Of pages in use, and of runs of pages.
   kKeepUnlisted,    // a page that stays writable does not join the next interval
   kKeepTwin,        // the twin of a page that stays writable stays what it was

@@ -76,7 +76,16 @@ struct Explored {
     all.push_back(std::as_writable_bytes(std::span(&driver.reader_->runs_[0], kEntries)));
     add(all, driver.arrived_);
     add(all, driver.left_);
-    EpisodeWrites& episode = *driver.episode_;
+    for (EpisodePages* const lists : {driver.episode_.get(), driver.to_lines_.get()})
+      if (lists != nullptr) add_lists(all, *lists);
+    if (driver.to_lines_) {
+      driver.wanted_lock_.assume_held();
+      add(all, driver.wanted_count_);
+      all.push_back(std::as_writable_bytes(std::span(&driver.wanted_[0], kPages)));
+    }
+    return all;
+  }
+  static void add_lists(Pieces& all, EpisodePages& episode) {
     add(all, episode.size_);
     add(all, episode.is_too_much_);
     add(all, episode.has_all_);
@@ -88,7 +97,6 @@ struct Explored {
       all.push_back(std::as_writable_bytes(std::span(episode.runs_of(node), runs())));
     }
     all.push_back(std::as_writable_bytes(std::span(&episode.own_[0], 2 * runs())));
-    return all;
   }
 
   // Overwrites what nobody will read again, and what would make two states differ that are the same.
@@ -111,22 +119,31 @@ struct Explored {
       reader.runs_read_ = 0;
       std::fill_n(&reader.entries_[0], kEntries, 0);
       std::fill_n(&reader.runs_[0], kEntries, NoticeRun{});
-      EpisodeWrites& episode = *driver.episode_;
-      episode.has_all_ = false;
-      episode.early_ = {};
-      episode.lists_ = {};
-      for (size_t n = 0; n < kNodes; ++n) {
-        const NodeId node(static_cast<uint16_t>(n));
-        std::fill_n(episode.words_of(node), 1 + runs(), 0);
-        std::fill_n(episode.runs_of(node), runs(), NoticeRun{});
-      }
+      for (EpisodePages* const lists : {driver.episode_.get(), driver.to_lines_.get()})
+        if (lists != nullptr) forget_what_was_read(*lists);
     }
     for (size_t i = driver.episode_->size_; i < 2 * runs(); ++i) driver.episode_->own_[i] = {};
+    if (driver.to_lines_) {
+      for (size_t i = driver.to_lines_->size_; i < 2 * runs(); ++i) driver.to_lines_->own_[i] = {};
+      driver.wanted_lock_.assume_held();
+      for (size_t i = driver.wanted_count_; i < kPages; ++i) driver.wanted_[i] = PageId(0);
+    }
     for (size_t i = 0; i < kBuffers; ++i) {
       std::byte* const buffer = driver.twins_->memory() + i * driver.twins_->page_size();
       bool is_used = !is_free(driver.acquire_lock_);  // an acquire has fetched a home copy into it
       for (size_t page = 0; page < kPages; ++page) is_used = is_used || driver.records_[page].twin == buffer;
       if (!is_used) std::memset(buffer + sizeof(void*), 0, explored::kMaxWords * sizeof(uint64_t) - sizeof(void*));
+    }
+  }
+
+  static void forget_what_was_read(EpisodePages& episode) {
+    episode.has_all_ = false;
+    episode.early_ = {};
+    episode.lists_ = {};
+    for (size_t n = 0; n < kNodes; ++n) {
+      const NodeId node(static_cast<uint16_t>(n));
+      std::fill_n(episode.words_of(node), 1 + runs(), 0);
+      std::fill_n(episode.runs_of(node), runs(), NoticeRun{});
     }
   }
 

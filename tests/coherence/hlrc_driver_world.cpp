@@ -77,6 +77,11 @@ void SteppedRights::set(PageId first, uint64_t count, Right right) {
   }
 }
 
+void SteppedLines::take(PageId first, uint64_t count, NodeId home) {
+  for (uint64_t page = first.value; page < first.value + count; ++page)
+    g_world->shared().by_lines[node_][page] = static_cast<uint8_t>(home.value + 1);
+}
+
 void SteppedRights::revoke_write(PageId first, uint64_t count) {
   if (!is(Mutant::kLateProtection)) return set(first, count, Right::kRead);
   for (uint64_t page = first.value; page < first.value + count; ++page) {
@@ -129,9 +134,14 @@ void World::execute(const Op& op) {
 }
 
 void World::access(const Op& op) {
-  const unsigned node = this->node();
+  unsigned node = this->node();
   const bool is_write = op.type == OpType::kWrite;
-  while (true) {
+  const unsigned by_lines_at = shared_.by_lines[node][op.page];
+  if (by_lines_at != 0) {
+    node = by_lines_at - 1;
+    stop_before(word_at(node, SegmentId::kFrames, op.page * kPage + op.word * kWordBytes), is_write);
+  }
+  while (by_lines_at == 0) {
     stop_before(word_at(node, SegmentId::kFrames, op.page * kPage + op.word * kWordBytes), is_write);
     const Right right = shared_.actual[node][op.page];
     if (right == Right::kWrite || (right == Right::kRead && !is_write)) break;
@@ -238,6 +248,7 @@ World::World(const Scenario& of)
   const auto entries = [](uint64_t capacity, uint64_t bytes) { return capacity != 0 ? capacity : bytes / kWordBytes; };
   words::kNoticeCount = entries(scenario_.log_capacity, words::kNoticeBytes);
   words::kFetchLogCount = entries(scenario_.fetch_log_capacity, words::kFetchLogBytes);
+  words::kToLinesRuns = entries(scenario_.episode_capacity, words::kToLinesBytes - kWordBytes);
   words::kEpisodeRuns = entries(scenario_.episode_capacity, words::kEpisodeBytes - kWordBytes);
   for (unsigned page = 0; page < pages(); ++page)
     shared_.homes[page] = shared_.former_homes[page] = static_cast<uint8_t>(scenario_.homes[page]);
@@ -247,6 +258,7 @@ World::World(const Scenario& of)
     Node& node = nodes_[n];
     node.memory = std::make_unique<node_memory::ExploredMemory>(n);
     node.rights.emplace(n);
+    node.lines.emplace(n);
     node.memory->export_to(network_, NodeId(n));
     std::byte* const words = node.memory->words().data();
     node.fabric = std::make_unique<SteppedFabric>(network_.node(NodeId(n)));
@@ -255,14 +267,18 @@ World::World(const Scenario& of)
                                   .fetch_ahead = scenario_.fetch_ahead ? 1u : 0u,
                                   .runs = scenario_.runs,
                                   .homes_follow = scenario_.homes_follow,
-                                  .updates = scenario_.updates ? Driver::Updates::kAlways : Driver::Updates::kNever});
+                                  .updates = scenario_.updates ? Driver::Updates::kAlways : Driver::Updates::kNever,
+                                  .to_lines = Driver::ToLines::kAtOnce});
     if (!driver) panic("no driver for a node");
     node.driver = std::move(*driver);
+    if (scenario_.to_lines && !node.driver->offer_lines(*node.lines)) panic("no tables for a node");
     for (const std::span<std::byte> piece : Explored::pieces(*node.driver)) pieces_.push_back(piece);
     for (unsigned p = 0; p < pages(); ++p) pieces_.push_back(std::as_writable_bytes(std::span(frame(n, p), kMaxWords)));
     pieces_.emplace_back(words + words::kVector, kMaxNodes * kWordBytes);
     for (unsigned place = 0; place < 2; ++place)
       pieces_.emplace_back(words + words::kEpisodes + place * words::kEpisodeBytes, (1 + kMaxPages) * kWordBytes);
+    for (unsigned place = 0; place < 2; ++place)
+      pieces_.emplace_back(words + words::kToLines + place * words::kToLinesBytes, (1 + kMaxPages) * kWordBytes);
     pieces_.emplace_back(words + words::kNotices, std::min(words::kNoticeCount, kLogEntries) * kWordBytes);
     for (unsigned writer = 0; writer < kMaxNodes; ++writer)
       pieces_.emplace_back(words + words::kFetchLog + writer * words::kFetchLogCount * kWordBytes,

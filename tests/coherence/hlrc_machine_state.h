@@ -92,6 +92,8 @@ struct Shared {
   std::array<uint8_t, kMaxPages> former_homes{};
   std::array<Writers, kMaxPages> writers{};
   uint8_t meetings = 0;
+  // As the drivers have said: 1 + where the page is at home, if lines keep it coherent at the node.
+  std::array<std::array<uint8_t, kMaxPages>, kMaxNodes> by_lines{};
   std::array<std::array<uint64_t, kMaxWords>, kMaxPages> golden{};
   std::array<std::array<Right, kMaxPages>, kMaxNodes> rights{};  // as the drivers have set them
   std::array<std::array<Right, kMaxPages>, kMaxNodes> actual{};  // what processors may do: the same, but for mutants

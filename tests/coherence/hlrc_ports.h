@@ -26,6 +26,18 @@ void wait_for(Completion completion);
 // Of the operation that the completion is of.
 uint8_t number_of(Completion completion);
 
+// Takes pages to lines, which the machine keeps coherent at once: every access is one of the home's frame.
+class SteppedLines final : public LineKeeper {
+ public:
+  explicit SteppedLines(unsigned node) : node_(node) {}
+  bool may_take(PageId) override { return true; }
+  [[nodiscard]] bool takes_no_more() const override { return false; }
+  void take(PageId first, uint64_t count, NodeId home) override;
+
+ private:
+  unsigned node_;
+};
+
 class SteppedFabric final : public ForwardingFabric {
  public:
   using ForwardingFabric::ForwardingFabric;

@@ -133,6 +133,57 @@ void add_moving_homes(std::vector<Scenario>& all) {
   all.back().log_capacity = 1;
 }
 
+// Pages move to lines at barriers at which homes may move as well.
+void add_moves_to_lines(std::vector<Scenario>& all) {
+  const size_t before = all.size();
+  const Adder add(all, &Scenario::homes_follow);
+  add("a page moves to lines", {0}, {0, 1},
+      {{read(0, 1), barrier(), read(0, 0), lock(0), write(0, 1, 5), unlock(0)},
+       {write(0, 0, 1), barrier(), write(0, 0, 2), lock(0), read(0, 1), unlock(0)}});
+  add("a page moves to lines that its home goes on writing", {0}, {0, 1},
+      {{write(0, 1, 7), barrier(), write(0, 1, 8), barrier(), read(0, 0)},
+       {write(0, 0, 1), barrier(), read(0, 0), write(0, 0, 2), barrier(), read(0, 1)}});
+  add("a page moves to lines, and nodes use it before others have left the barrier", {0, 0}, {0, 1, 2},
+      {{write(0, 1, 7), barrier(), lock(0), read(0, 0), unlock(0), read(0, 1)},
+       {write(0, 0, 1), barrier(), lock(0), write(0, 0, 2), unlock(0)},
+       {write(1, 0, 5), barrier(), lock(0), read(0, 0), unlock(0), read(1, 0)}});
+  add("a page moves to lines that another node reads again and again", {0}, {0, 1, 2},
+      {{barrier()},
+       {write(0, 0, 1), barrier(), lock(0), write(0, 0, 2), unlock(0)},
+       {read(0, 1), barrier(), lock(0), read(0, 0), unlock(0), lock(0), read(0, 0), unlock(0)}});
+  add("a page moves to lines at the barrier at which its home moves", {0, 1}, {0, 1},
+      {{read(0, 1), write(1, 0, 9), barrier(), read(0, 0), barrier(), read(0, 1)},
+       {write(0, 0, 1), barrier(), write(0, 1, 3), read(1, 0), barrier(), read(0, 0)}});
+  add("a page moves to lines of which a node has never heard", {0, 0}, {0, 1, 2},
+      {{write(0, 0, 1), barrier(), barrier(), read(0, 1)},
+       {write(0, 1, 2), barrier(), read(0, 0), barrier(), read(0, 0)},
+       {write(1, 0, 5), barrier(), write(0, 0, 6), barrier(), read(0, 1)}});
+  add("a page moves to lines, and its neighbour is fetched ahead", {0, 0}, {0, 1},
+      {{barrier(), write(0, 0, 4), write(1, 1, 4), barrier(), read(0, 1), read(1, 0)},
+       {write(1, 0, 1), barrier(), read(0, 1), barrier(), read(0, 0), read(1, 1)}});
+  all.back().fetch_ahead = true;
+  add("a page moves to lines, and pages move together", {0, 0}, {0, 1},
+      {{write(0, 1, 4), barrier(), read(0, 0), read(1, 0), barrier(), read(0, 0)},
+       {write(0, 0, 1), write(1, 0, 1), barrier(), write(0, 0, 2), write(1, 0, 2), barrier(), read(0, 1)}});
+  all.back().runs = true;
+  add("a page in use moves to lines", {0}, {0, 1},
+      {{write(0, 1, 4), barrier(), write(0, 1, 5), barrier(), read(0, 0)},
+       {write(0, 0, 1), barrier(), write(0, 0, 2), barrier(), read(0, 1)}});
+  all.back().updates = true;
+  add("a page moves to lines after a release by a lock", {2}, {0, 1},
+      {{lock(0), write(0, 0, 1), unlock(0), barrier(), lock(0), read(0, 0), write(0, 0, 3), unlock(0)},
+       {lock(0), read(0, 0), unlock(0), write(0, 1, 2), barrier(), lock(0), write(0, 0, 4), unlock(0), read(0, 1)}});
+  add("more pages than fit move to lines", {0, 0, 0}, {0, 1},
+      {{read(0, 1), barrier(), read(0, 0), read(2, 0), barrier(), write(0, 1, 9), barrier(), read(2, 1)},
+       {write(0, 0, 1), write(2, 0, 1), barrier(), write(2, 1, 2), barrier(), read(0, 0), barrier(), read(0, 1)}});
+  all.back().episode_capacity = 1;
+  add("two processors of a node and a page that moves to lines", {1}, {0, 0, 1},
+      {{write(0, 0, 1), barrier(), lock(0), write(0, 0, 3), unlock(0)},
+       {barrier(), lock(0), read(0, 0), unlock(0)},
+       {write(0, 1, 2), barrier(), lock(0), read(0, 0), unlock(0)}});
+  for (size_t i = before; i < all.size(); ++i) all[i].to_lines = true;
+}
+
 // Pages that count as in use keep their rights. Of each the driver may decide either way, each time.
 void add_pages_in_use(std::vector<Scenario>& all) {
   const Adder add(all, &Scenario::updates);
@@ -307,6 +358,7 @@ std::vector<Scenario> scenarios() {
   all.back().fetch_ahead = true;
   add_catching_up(all);
   add_moving_homes(all);
+  add_moves_to_lines(all);
   add_pages_in_use(all);
   add_runs(all);
   const Adder add_long(all, &Scenario::takes_minutes);
@@ -351,6 +403,7 @@ Scenario random_scenario(unsigned seed) {
   scenario.homes_follow = episodes == 2;
   scenario.updates = seed % 3 == 0;
   scenario.runs = seed % 5 == 0;
+  scenario.to_lines = seed % 7 == 0;
   for (size_t p = 0; p < scenario.processors.size(); ++p) {
     Program program;
     for (unsigned episode = 0; episode < episodes; ++episode) {

@@ -46,6 +46,7 @@ struct Scenario {
   // Homes move at barriers, which are those of all processors; otherwise barriers are as those of some processors are.
   bool homes_follow = false;
   uint64_t episode_capacity = 0;  // runs of pages that a node says it has written; 0: as many as ship
+  bool to_lines = false;          // pages move to lines, at the first such barrier after a diff of theirs
   bool takes_minutes = false;
   bool is_reduced = true;  // R1 and R2 of hlrc_driver_world.h
   Mutant mutant = Mutant::kNone;

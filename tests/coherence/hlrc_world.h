@@ -34,6 +34,7 @@ using node_memory::kPage;
 struct Node {
   std::unique_ptr<node_memory::ExploredMemory> memory;
   std::optional<SteppedRights> rights;
+  std::optional<SteppedLines> lines;
   std::unique_ptr<SteppedFabric> fabric;
   std::unique_ptr<Driver> driver;
 };

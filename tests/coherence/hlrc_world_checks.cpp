@@ -64,6 +64,8 @@ std::string in_words(Word word) {
     return fmt::format("entry {} of node {} in the fetch log of node {}", slot % words::kFetchLogCount,
                        slot / words::kFetchLogCount, node);
   }
+  if (offset >= words::kToLines && offset < words::kNotices)
+    return fmt::format("word {} of what node {} wants to move to lines", (offset - words::kToLines) / kWordBytes, node);
   if (offset >= words::kEpisodes && offset < words::kNotices)
     return fmt::format("word {} of what node {} has written", (offset - words::kEpisodes) / kWordBytes, node);
   if (offset >= words::kNotices)

@@ -34,7 +34,7 @@ bool World::access_concerns(unsigned node, const Op& op, const Footprint& next) 
       if (node_of(each.word) != home) continue;
       if (segment_of(each.word) == SegmentId::kFrames) {
         if (offset / kPage != page) continue;
-        if (home != node ? each.writes
+        if (home != node ? each.writes || (scenario_.to_lines && op.type == OpType::kWrite)
                          : page == op.page && offset % kPage / kWordBytes == op.word &&
                                (each.writes || op.type == OpType::kWrite))
           return true;
@@ -160,8 +160,11 @@ std::optional<size_t> World::alone() {
 bool World::is_ever_written(Word word) const {
   if (segment_of(word) == SegmentId::kFrames || offset_of(word) < words::kEpisodes) return true;
   if (offset_of(word) < words::kNotices) {
-    const uint64_t place = (offset_of(word) - words::kEpisodes) / words::kEpisodeBytes;
-    const uint64_t index = (offset_of(word) - words::kEpisodes) % words::kEpisodeBytes / kWordBytes;
+    const bool of_lines = offset_of(word) >= words::kToLines;
+    const uint64_t from = offset_of(word) - (of_lines ? words::kToLines : words::kEpisodes);
+    const uint64_t bytes = of_lines ? words::kToLinesBytes : words::kEpisodeBytes;
+    const uint64_t place = from / bytes;
+    const uint64_t index = from % bytes / kWordBytes;
     const auto barriers = std::ranges::count(scenario_.programs[0], OpType::kBarrier, &Op::type);
     return processors_of(node_of(word)) != 0 && place < static_cast<uint64_t>(barriers) && index <= pages();
   }

@@ -34,6 +34,7 @@ class InterleavedHomes : public driver_nodes::RunsOfHomes {
     if (page.value >= kUnallocated) return std::nullopt;
     return page.value >= kPageGrain ? Grain::kPage : Grain::kLine;
   }
+  bool may_move_to_lines(PageId page) override { return page.value >= kPageGrain && page.value < kUnallocated; }
   // On some pages blocks are lines; on the others there are all sizes that fit, and some that do not.
   size_t block_size_of(PageId page) override {
     constexpr size_t kSizes[] = {0, 256, 128, 384, 0, 1024, 2048, 4096};

@@ -84,6 +84,28 @@ bool Driver::on_fault(PageId page, bool) {
   return touch(page, record);
 }
 
+void Driver::is_handed_out(uintptr_t address) {
+  const PageId page = page_at(address);
+  if (page.value < pages_.count() && may_take(page)) takes_no_more_.store(true, std::memory_order_relaxed);
+}
+
+// The home has each line exclusively, which is what its entry says already: this node's grain_of() has written kExclusive
+// there, or nobody anything. It must not be written here, because a node that has left the barrier may have fetched the
+// line. The other nodes have nothing: their words said so far that stores are left to faults.
+void Driver::take(PageId first, uint64_t count, NodeId home) {
+  for (uint64_t i = 0; i < count; ++i) {
+    const PageId page(first.value + i);
+    LinePage& record = pages_[page];
+    record.home_plus_one.store(static_cast<uint16_t>(home.value + 1), std::memory_order_relaxed);
+    record.block_lines.store(1, std::memory_order_relaxed);
+    const uint64_t begin = page.value * lines_of_page();
+    for (uint64_t line = begin; home != self_ && line < begin + lines_of_page(); ++line)
+      word(line).store(kInvalid, std::memory_order_relaxed);
+    record.grain.store(1 + static_cast<uint8_t>(Grain::kLine), std::memory_order_release);
+  }
+  if (home != self_) lines_.hazards.invalidate_rights_cache();
+}
+
 // Returns the line at an address of line-grain memory, touched; nullopt if the memory is of another kind or not
 // allocated.
 std::optional<Driver::Line> Driver::locate_line(uintptr_t address) {

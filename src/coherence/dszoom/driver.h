@@ -44,7 +44,7 @@ namespace explored {
 struct DriverState;
 }
 
-class Driver final : public LineDriver {
+class Driver final : public LineDriver, public LineKeeper {
  public:
   // `most_ahead` is how many pages are made ready ahead of a thread that touches one after the other for the first time.
   // Errors: more nodes than an entry has bits for; tables that cannot be reserved.
@@ -57,6 +57,13 @@ class Driver final : public LineDriver {
   void release() override {}
   [[nodiscard]] bool is_clean() const override { return true; }
 
+  [[nodiscard]] LineKeeper* keeper() override { return this; }
+
+  // --- LineKeeper
+  [[nodiscard]] bool may_take(PageId page) override { return services_.homes.may_move_to_lines(page); }
+  [[nodiscard]] bool takes_no_more() const override { return takes_no_more_.load(std::memory_order_relaxed); }
+  void take(PageId first, uint64_t count, NodeId home) override;
+
   // --- LineProtocol
   void load(uintptr_t address, std::span<std::byte> out) override;
   void begin_store(uintptr_t address) override;
@@ -64,6 +71,7 @@ class Driver final : public LineDriver {
   // Waits for the line: its data and the right to store come in one miss, which the load would cause anyway.
   void prefetch_exclusive(uintptr_t address) override { fetch_lines(address, address + 1, true); }
   void spin() override;
+  void is_handed_out(uintptr_t address) override;
 
   // Returns the word of the line at `address` in this node's table, for tests and diagnosis.
   [[nodiscard]] uint64_t inspect(uintptr_t address) const { return word(line_of(address)).load(); }
@@ -123,6 +131,7 @@ class Driver final : public LineDriver {
   void pause(unsigned tries, uint64_t since);
 
   const Runs runs_;
+  std::atomic<bool> takes_no_more_{false};
   SparseTable<Outbox> outboxes_;  // one for each hazard slot
   static constexpr size_t kLocks = 4096;
   struct alignas(64) LineLock {

@@ -106,6 +106,8 @@ bool Driver::is_used(Record& record) {
     case PageState::kPrefetched:
       record.use.missed();
       break;
+    case PageState::kByLines:
+      break;
   }
   return false;
 }

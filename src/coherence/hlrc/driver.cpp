@@ -33,7 +33,8 @@ Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, con
   if (!reader) return tl::unexpected(reader.error());
   driver->reader_ = std::move(*reader);
   if (Status made = driver->serial_pages_.create(); !made) return tl::unexpected(made.error());
-  auto episode = EpisodeWrites::create(services.fabric, pages);
+  auto episode = EpisodePages::create(
+      services.fabric, pages, {.first = words::kEpisodes, .bytes = words::kEpisodeBytes, .runs = words::kEpisodeRuns});
   if (!episode) return tl::unexpected(episode.error());
   driver->episode_ = std::move(*episode);
   return driver;
@@ -214,7 +215,9 @@ void Driver::deposit(PageId page, Record& record, bool is_kept, Deposits& deposi
   if (services_.writes != nullptr) [[unlikely]]
     services_.writes->on_diff(page, frame(page), record.twin);
   const Deposits::Change change{.page = frame(page), .twin = record.twin, .updates_twin = is_kept};
-  const bool changed = deposits.start(record.home(), offset(page), change, page_size_);
+  const uint32_t lines = deposits.start(record.home(), offset(page), change, page_size_);
+  const bool changed = lines != 0;
+  if (lines_ != nullptr && (changed || is_kept)) consider_lines(page, record, lines);
   if (record.was_foreseen && !changed) foreseen_.in_vain();
   record.was_foreseen = false;
   on_deposited(record.page, changed);

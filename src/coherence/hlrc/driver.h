@@ -15,11 +15,12 @@
 #include <memory>
 
 #include "base/spin_lock.h"
-#include "coherence/hlrc/episode_writes.h"
+#include "coherence/hlrc/episode_pages.h"
 #include "coherence/hlrc/fault_history.h"
 #include "coherence/hlrc/fault_run.h"
 #include "coherence/hlrc/fetch_log.h"
 #include "coherence/hlrc/interval.h"
+#include "coherence/hlrc/line_history.h"
 #include "coherence/hlrc/notice_reader.h"
 #include "coherence/hlrc/opened_around.h"
 #include "coherence/hlrc/prefetch_history.h"
@@ -39,6 +40,9 @@ class Driver final : public PageDriver {
   // Which pages count as in use: none, those of which their history says so, or (in tests) all.
   enum class Updates : uint8_t { kNever, kLearned, kAlways };
 
+  // When a page should move to lines, if it may: when its history says so, or (in tests) at its first diff.
+  enum class ToLines : uint8_t { kLearned, kAtOnce };
+
   struct Options {
     // This many pages at home here are opened ahead of a processor that goes through them; 0: none.
     unsigned open_ahead = 0;
@@ -57,6 +61,7 @@ class Driver final : public PageDriver {
     bool homes_follow = true;
     // Whether the node keeps its rights to pages that are in use (use_history.h).
     Updates updates = Updates::kLearned;
+    ToLines to_lines = ToLines::kLearned;
   };
   // Errors: tables that cannot be reserved.
   static Result<std::unique_ptr<Driver>> create(const NodeServices& services, const Options& options);
@@ -72,6 +77,8 @@ class Driver final : public PageDriver {
   void release_at_barrier() override;
   void acquire_at_barrier() override;
   void end_serial_part() override;
+  Status offer_lines(LineKeeper& lines) override;
+  [[nodiscard]] const std::atomic<uint32_t>* wants_barrier() const override { return &wants_barrier_; }
   bool help() override;
 
   // Returns what this node knows of a page, for tests and diagnosis.
@@ -94,11 +101,15 @@ class Driver final : public PageDriver {
     std::atomic<uint32_t> fetched_in{0};            // in which epoch this node fetched the page last; 0: in none
     std::atomic<uint32_t> noticed_in{0};            // with which interval's end it noticed a write last; 0: with none
     bool was_foreseen MG_GUARDED_BY(lock) = false;  // to be written, in this interval
+    bool awaits_lines MG_GUARDED_BY(lock) = false;  // it is in wanted_, or published
+    LineHistory lines MG_GUARDED_BY(lock);
+    std::atomic<bool> by_lines{false};                  // it has moved
     uint64_t opened_around_in MG_GUARDED_BY(lock) = 0;  // in which episode, and one, with another page of its group
     // This is the last page of a run that a write has opened: in which episode, and one, times 2^32, and how many pages
     // the run, and those that ended where it began, have had.
     std::atomic<uint64_t> run_end{0};
   };
+  static_assert(sizeof(Record) == 64);
 
   // At most so many pages are worked on together: their rights change in few calls, and their diffs travel at the same
   // time.
@@ -168,6 +179,10 @@ class Driver final : public PageDriver {
   // --- Barriers of all processors (barriers.cpp).
   void move_homes(NoticeRun run, std::optional<NodeId> writer) MG_REQUIRES(acquire_lock_);
   void move_home(PageId page, Record& record, NodeId writer);
+  void consider_lines(PageId page, Record& record, uint32_t changed_lines) MG_REQUIRES(record.lock);
+  void publish_wanted(uint64_t episode);
+  void move_to_lines(NoticeRun run);
+  void give_up(NoticeRun run);
 
   // The faults of the calling processor. Of the initial-exec kind, because the fault handler uses it, where a first
   // access must not allocate.
@@ -229,7 +244,19 @@ class Driver final : public PageDriver {
 
   // No two threads use this at the same time: it is filled with interval_lock_ held, and read by the first processor
   // that leaves the barrier, when all others of the node have arrived.
-  std::unique_ptr<EpisodeWrites> episode_;
+  std::unique_ptr<EpisodePages> episode_;
+  // The same, for the pages that nodes want to move to lines; nullptr if no page does.
+  std::unique_ptr<EpisodePages> to_lines_;
+  LineKeeper* lines_ = nullptr;
+  SpinLock wanted_lock_;
+  SparseTable<PageId> wanted_ MG_GUARDED_BY(wanted_lock_);  // by this node, and not published yet
+  uint64_t wanted_count_ MG_GUARDED_BY(wanted_lock_) = 0;
+  // What the pages that are wanted have cost too much since the last barrier, in lines that miss; and whether that is more than a barrier
+  // costs.
+  std::atomic<uint32_t> lost_{0};
+  std::atomic<uint32_t> wants_barrier_{0};
+  static constexpr uint32_t kLinesOfABarrier = 512;  // 0.3 ms
+
   std::atomic<uint64_t> arrived_{0};                // barriers at which this node has arrived
   uint64_t left_ MG_GUARDED_BY(acquire_lock_) = 0;  // barriers that it has left
 };

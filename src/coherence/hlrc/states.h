@@ -14,6 +14,7 @@ enum class PageState : uint8_t {
   kPrefetched,  // kInvalid, but the frame is fetched; never at home
   kRead,
   kWrite,
+  kByLines,  // a line protocol keeps the page coherent, from a barrier on
 };
 
 // This is everything that a node knows of a page. All zero is the initial state.

@@ -1,4 +1,4 @@
-// These are the transitions of HLRC. B.1 to B.4 are sections of [GeNIMA], III; H1 to H6 are in transitions.h.
+// These are the transitions of HLRC. B.1 to B.4 are sections of [GeNIMA], III; H1 to H7 are in transitions.h.
 //
 // This happens at a node that is not the page's home. "log": append to the home's fetch log, unless the node is in it
 // (H5).
@@ -53,6 +53,13 @@
 //   write       from here     revoke write                       the same: private, and fetched after this node's release
 //   invalid     from here     -                                  invalid
 //   any         to here       drop twin, if there is one         the same, shared; a notice is pending if it is writable
+//
+// A page moves to lines, at a barrier of all processors (H7).
+//
+//   inv., pref. moves         -                                  by lines
+//   read        moves         revoke                             by lines
+//   write       moves         revoke; drop twin, if there is one by lines
+//   by lines    any                                              by lines
 //
 // "used": the driver takes the page for one that is in use (use_history.h), and keeps its right rather than taking it and
 // granting it again at the next fault. Either transition is right for every page.
@@ -181,6 +188,7 @@ FaultOutcome fault_elsewhere(Page& page, Access access, Actions& actions) {
     case PageState::kRead:
       return is_read ? grant_again(page, actions) : write_fault_on_read(page, actions);
     case PageState::kWrite:
+    case PageState::kByLines:
       break;
   }
   return grant_again(page, actions);
@@ -241,6 +249,7 @@ FaultOutcome fault_on_shared(Page& page, Access access, Actions& actions) {
 // --- Events
 
 FaultOutcome on_fault(Page& page, const Context& context, Access access, Actions& actions) {
+  if (page.state == PageState::kByLines) return FaultOutcome::kAlone;
   if (!context.is_home()) return fault_elsewhere(page, access, actions);
   return page.shared ? fault_on_shared(page, access, actions) : fault_on_private(page, access, actions);
 }
@@ -256,6 +265,7 @@ void on_notice(Page& page, const Context& context, bool is_used, Actions& action
   if (is_used && page.state == PageState::kWrite) return notice_of_used(page, Verb::kMerge, actions);
   switch (page.state) {
     case PageState::kInvalid:
+    case PageState::kByLines:
       return;
     case PageState::kPrefetched:
       return notice_of_prefetched(page, actions);
@@ -271,7 +281,7 @@ void on_deposited(Page& page, bool changed) {
 }
 
 void on_fetched_elsewhere(Page& page, Actions& actions) {
-  if (page.shared) return;
+  if (page.shared || page.state == PageState::kByLines) return;
   page.shared = true;
   if (page.state == PageState::kWrite) private_write_is_fetched(page, actions);
 }
@@ -332,6 +342,13 @@ void on_home_comes(Page& page, Actions& actions) {
   }
   page.shared = true;
   page.logged = false;
+}
+
+// The page has a twin if it is writable and at home elsewhere. The driver knows whether it has one.
+void on_move_to_lines(Page& page, Actions& actions) {
+  if (page.state == PageState::kRead || page.state == PageState::kWrite) actions.push(Verb::kRevoke);
+  if (page.state == PageState::kWrite) actions.push(Verb::kDropTwin);
+  page = {.state = PageState::kByLines, .queued = page.queued};
 }
 
 }  // namespace multigrain::hlrc

@@ -35,6 +35,11 @@
 //      and that. The frame of the new home is complete: no other node has changed the home copy since the new home
 //      fetched it (or, if it was the old home, has named it), and what it wrote itself is in both frames. The page is
 //      shared at the new home, since other nodes have copies.
+//  H7  A page that moves to lines does so at a barrier of all processors, at all nodes: every node finds the same pages, and
+//      counts them as moved before any of its processors leaves the barrier. The home copy is complete then (H1, H6), and
+//      no node but the home has rights to the page, a twin of it, or a notice of it to make. Nothing that happens later
+//      changes anything: no fault of the page comes here any more, notices and entries of the fetch log that name it are
+//      old, and it stays in the list of an interval that it was in.
 //
 // A notice about a page that is dirty here and not in use ends the copy early: the changes go home at once, and their own
 // notice is pending until this node's interval ends.
@@ -84,5 +89,8 @@ bool on_episode_end(Writers& writers, std::optional<NodeId> writer);
 // The page's home moves (H6): from this node, or to it. For the other nodes nothing changes.
 void on_home_leaves(Page& page, Actions& actions);
 void on_home_comes(Page& page, Actions& actions);
+
+// The page moves to lines (H7).
+void on_move_to_lines(Page& page, Actions& actions);
 
 }  // namespace multigrain::hlrc

@@ -16,13 +16,17 @@ inline constexpr uint64_t kNoticeBytes = uint64_t{1} << 20;
 MULTIGRAIN_RING(kNoticeCount, kNoticeBytes / sizeof(uint64_t));
 inline constexpr Range kNoticeWords{kVector, kNotices + kNoticeBytes - kVector};
 
-// Here are two lists of runs of pages, each behind the number of its runs: the pages that the node has written in the
-// last episode, and in the one before (episode_writes.h). They lie between the timestamp and the log.
+// Here are lists of runs of pages, each behind the number of its runs: the pages that the node has written in the last
+// episode, and in the one before, and those that it wants to move to lines at the end of either (episode_pages.h). They lie
+// between the timestamp and the log.
 inline constexpr uint64_t kEpisodes = uint64_t{1} << 17;
 inline constexpr uint64_t kEpisodeBytes = uint64_t{3} << 17;  // the size of each list
 MULTIGRAIN_RING(kEpisodeRuns, kEpisodeBytes / sizeof(uint64_t) - 1);
 static_assert(kVector + NodeSet::kCapacity * sizeof(uint64_t) <= kEpisodes);
-static_assert(kEpisodes + 2 * kEpisodeBytes <= kNotices);
+inline constexpr uint64_t kToLines = kEpisodes + 2 * kEpisodeBytes;
+inline constexpr uint64_t kToLinesBytes = uint64_t{1} << 16;  // the size of each list
+MULTIGRAIN_RING(kToLinesRuns, kToLinesBytes / sizeof(uint64_t) - 1);
+static_assert(kToLines + 2 * kToLinesBytes <= kNotices);
 
 // Here is the fetch log, which other nodes write. It has a ring of kFetchLogCount words for each node.
 inline constexpr uint64_t kFetchLog = uint64_t{66} << 20;

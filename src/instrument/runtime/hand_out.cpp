@@ -38,15 +38,18 @@ bool is_of_library(const void* function, const char* name) {
 MG_ENTRY void __multigrain_hand_out(const void* pointer, const void* function, const char* name, const char* file,
                                     unsigned line) {
   multigrain::LineProtocol* const protocol = multigrain::line_protocol();
-  if (protocol == nullptr || !protocol->keeps(reinterpret_cast<uintptr_t>(pointer)) || !is_of_library(function, name))
-    return;
+  if (protocol == nullptr) return;
+  const auto address = reinterpret_cast<uintptr_t>(pointer);
+  if (!protocol->keeps(address)) return protocol->is_handed_out(address);
+  if (!is_of_library(function, name)) return;
   int status = 0;
   const std::unique_ptr<char, void (*)(void*)> readable(abi::__cxa_demangle(name, nullptr, nullptr, &status),
                                                         std::free);
   const std::string where = file != nullptr ? fmt::format("{}:{}: ", file, line) : std::string();
   const std::string sentence = fmt::format(
       "{}the pointer {} to shared memory is handed to {}, which has no access checks: it would read "
-      "memory that is not here, and what it stores would be lost; hand it private memory, and copy from or to that",
+      "memory that is not here, and what it stores would be lost; hand it private memory, and copy from or to that, or keep "
+      "memory coherent by pages (--protocol hlrc)",
       where, pointer, status == 0 && readable != nullptr ? readable.get() : name);
   multigrain::die(1, sentence.c_str());
 }

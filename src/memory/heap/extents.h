@@ -26,11 +26,16 @@ struct Placement {
   NodeId node{};
   Grain grain = Grain::kPage;
   uint32_t block_size = 0;
+  // With Grain::kPage: the memory may be kept coherent by lines from some time on.
+  bool may_move_to_lines = false;
 
   // Memory of different grains, and of different block sizes, is never mixed. Each has a small number.
   static constexpr uint32_t kBlockUnit = 32;
-  static constexpr unsigned kGrains = 2 + Config::kMaxPageSize / kBlockUnit;
-  [[nodiscard]] unsigned grain_number() const { return grain == Grain::kPage ? 0 : 1 + block_size / kBlockUnit; }
+  static constexpr unsigned kGrains = 3 + Config::kMaxPageSize / kBlockUnit;
+  [[nodiscard]] unsigned grain_number() const {
+    if (grain == Grain::kPage) return may_move_to_lines ? 1 : 0;
+    return 2 + block_size / kBlockUnit;
+  }
 
   bool operator==(const Placement&) const = default;
 };

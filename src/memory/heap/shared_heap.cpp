@@ -17,9 +17,11 @@ tl::unexpected<HeapError> heap_error(int code, fmt::format_string<Args...> forma
 
 // This bit in a message's flags, beside the home policy, says that the memory is kept coherent by lines.
 constexpr uint8_t kOfLines = 0x80;
+// And this one, that it may be, some time.
+constexpr uint8_t kMayMove = 0x40;
 
 uint8_t flags_of(const Placement& placement) {
-  const uint8_t grain = placement.grain == Grain::kLine ? kOfLines : 0;
+  const uint8_t grain = placement.grain == Grain::kLine ? kOfLines : placement.may_move_to_lines ? kMayMove : 0;
   return static_cast<uint8_t>(static_cast<uint8_t>(placement.policy) | grain);
 }
 
@@ -27,16 +29,18 @@ uint8_t flags_of(const Placement& placement) {
 constexpr unsigned kBlockSizeShift = 32;
 
 Placement placement_in(const MessageHeader& header) {
-  return {static_cast<HomePolicy>(header.flags & ~kOfLines), NodeId(header.small),
-          (header.flags & kOfLines) != 0 ? Grain::kLine : Grain::kPage,
-          static_cast<uint32_t>(header.word[2] >> kBlockSizeShift)};
+  return {.policy = static_cast<HomePolicy>(header.flags & ~(kOfLines | kMayMove)),
+          .node = NodeId(header.small),
+          .grain = (header.flags & kOfLines) != 0 ? Grain::kLine : Grain::kPage,
+          .block_size = static_cast<uint32_t>(header.word[2] >> kBlockSizeShift),
+          .may_move_to_lines = (header.flags & kMayMove) != 0};
 }
 uint64_t without_block_size(uint64_t third_word) {
   return third_word & ((uint64_t{1} << kBlockSizeShift) - 1);
 }
 bool is_block_size(const Placement& placement, size_t page_size) {
   return placement.block_size % Placement::kBlockUnit == 0 && placement.block_size <= page_size &&
-         (placement.grain == Grain::kLine || placement.block_size == 0);
+         (placement.grain == Grain::kLine ? !placement.may_move_to_lines : placement.block_size == 0);
 }
 
 // Does the same for a message from another node, and checks it.

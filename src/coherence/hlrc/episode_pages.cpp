@@ -1,36 +1,32 @@
-#include "coherence/hlrc/episode_writes.h"
+#include "coherence/hlrc/episode_pages.h"
 
 #include <algorithm>
 
 #include "base/error.h"
-#include "coherence/hlrc/words.h"
 
 namespace multigrain::hlrc {
-namespace {
 
-uint64_t episode_word(uint64_t episode, uint64_t index) {
-  return words::kEpisodes + episode % 2 * words::kEpisodeBytes + index * sizeof(uint64_t);
-}
-
-}  // namespace
-
-Result<std::unique_ptr<EpisodeWrites>> EpisodeWrites::create(Fabric& fabric, uint64_t pages) {
-  std::unique_ptr<EpisodeWrites> writes(new EpisodeWrites(fabric, pages));
-  auto own = SparseTable<NoticeRun>::create(2 * words::kEpisodeRuns, "pages written in an episode");
+Result<std::unique_ptr<EpisodePages>> EpisodePages::create(Fabric& fabric, uint64_t pages, const Place& place) {
+  std::unique_ptr<EpisodePages> writes(new EpisodePages(fabric, pages, place));
+  auto own = SparseTable<NoticeRun>::create(2 * place.runs, "pages named in an episode");
   if (!own) return tl::unexpected(own.error());
   writes->own_ = std::move(*own);
-  auto words = SparseTable<uint64_t>::create(fabric.nodes() * (words::kEpisodeRuns + 1), "pages written by nodes");
+  auto words = SparseTable<uint64_t>::create(fabric.nodes() * (place.runs + 1), "pages named by nodes");
   if (!words) return tl::unexpected(words.error());
   writes->words_ = std::move(*words);
-  auto runs = SparseTable<NoticeRun>::create(fabric.nodes() * words::kEpisodeRuns, "runs of pages written by nodes");
+  auto runs = SparseTable<NoticeRun>::create(fabric.nodes() * place.runs, "runs of pages named by nodes");
   if (!runs) return tl::unexpected(runs.error());
   writes->runs_ = std::move(*runs);
   return writes;
 }
 
+uint64_t EpisodePages::word_at(uint64_t episode, uint64_t index) const {
+  return place_.first + episode % 2 * place_.bytes + index * sizeof(uint64_t);
+}
+
 // --- The node's own list
 
-void EpisodeWrites::add(PageId page) {
+void EpisodePages::add(PageId page) {
   if (is_too_much_) return;
   if (size_ != 0) {
     NoticeRun& last = own_[size_ - 1];
@@ -43,50 +39,50 @@ void EpisodeWrites::add(PageId page) {
   if (size_ == own_.count()) {
     size_ = join_runs({&own_[0], size_}).size();
     // If joining leaves more than half, the table would soon be full again, and runs would be joined again and again.
-    is_too_much_ = size_ > words::kEpisodeRuns;
+    is_too_much_ = size_ > place_.runs;
     if (is_too_much_) return;
   }
   own_[size_++] = {page, 1};
 }
 
 // Uses atomics, not stores, for the same reason as for notices: they are full fences.
-void EpisodeWrites::publish(uint64_t episode) {
+void EpisodePages::publish(uint64_t episode) {
   if (size_ != 0) size_ = join_runs({&own_[0], size_}).size();
-  is_too_much_ = is_too_much_ || size_ > words::kEpisodeRuns;
+  is_too_much_ = is_too_much_ || size_ > place_.runs;
   const auto put = [&](uint64_t index, uint64_t word) {
-    fabric_.fetch_and_set(fabric_.self(), SegmentId::kWords, episode_word(episode, index), word);
+    fabric_.fetch_and_set(fabric_.self(), SegmentId::kWords, word_at(episode, index), word);
   };
   for (uint64_t i = 0; i < size_ && !is_too_much_; ++i) put(i + 1, encode(own_[i]));
   put(0, is_too_much_ ? kTooMany : size_);
 }
 
-void EpisodeWrites::forget() {
+void EpisodePages::forget() {
   size_ = 0;
   is_too_much_ = false;
 }
 
 // --- The lists of all nodes, at the barrier
 
-uint64_t* EpisodeWrites::words_of(NodeId node) const {
-  return &words_[node.value * (words::kEpisodeRuns + 1)];
+uint64_t* EpisodePages::words_of(NodeId node) const {
+  return &words_[node.value * (place_.runs + 1)];
 }
 
-NoticeRun* EpisodeWrites::runs_of(NodeId node) const {
-  return &runs_[node.value * words::kEpisodeRuns];
+NoticeRun* EpisodePages::runs_of(NodeId node) const {
+  return &runs_[node.value * place_.runs];
 }
 
-Completion EpisodeWrites::start_get(NodeId node, uint64_t episode, uint64_t from, uint64_t words) {
-  return fabric_.start_get(node, SegmentId::kWords, episode_word(episode, from),
+Completion EpisodePages::start_get(NodeId node, uint64_t episode, uint64_t from, uint64_t words) {
+  return fabric_.start_get(node, SegmentId::kWords, word_at(episode, from),
                            std::as_writable_bytes(std::span(words_of(node) + from, words)));
 }
 
-void EpisodeWrites::start(uint64_t episode) {
+void EpisodePages::start(uint64_t episode) {
   for (uint16_t n = 0; n < fabric_.nodes(); ++n)
     if (n != fabric_.self().value)
-      early_[n] = start_get(NodeId(n), episode, 0, std::min<uint64_t>(kEarly, words::kEpisodeRuns + 1));
+      early_[n] = start_get(NodeId(n), episode, 0, std::min<uint64_t>(kEarly, place_.runs + 1));
 }
 
-void EpisodeWrites::finish(uint64_t episode) {
+void EpisodePages::finish(uint64_t episode) {
   has_all_ = !is_too_much_;
   std::array<Completion, NodeSet::kCapacity> rest{};
   for (uint16_t n = 0; n < fabric_.nodes(); ++n) {
@@ -95,8 +91,7 @@ void EpisodeWrites::finish(uint64_t episode) {
     const uint64_t size = *words_of(NodeId(n));
     has_all_ = has_all_ && size != kTooMany;
     if (size == kTooMany) continue;
-    if (size > words::kEpisodeRuns)
-      panic("a node says that it has written more runs of pages than there is room for:", n);
+    if (size > place_.runs) panic("a node says that it names more runs of pages than there is room for:", n);
     if (size + 1 > kEarly) rest[n] = start_get(NodeId(n), episode, kEarly, size + 1 - kEarly);
   }
   for (uint16_t n = 0; n < fabric_.nodes(); ++n) {
@@ -107,21 +102,20 @@ void EpisodeWrites::finish(uint64_t episode) {
   if (has_all_) lists_[fabric_.self().value] = size_ == 0 ? std::span<const NoticeRun>{} : std::span(&own_[0], size_);
 }
 
-void EpisodeWrites::decode_list(NodeId node) {
+void EpisodePages::decode_list(NodeId node) {
   const uint64_t size = *words_of(node);
   NoticeRun* const runs = runs_of(node);
   uint64_t behind = 0;
   for (uint64_t i = 0; i < size; ++i) {
     runs[i] = decode(words_of(node)[i + 1]);
     if (runs[i].first.value < behind || runs[i].end() > pages_)
-      panic("runs of pages written are out of order, or outside the region, from node / page", node.value,
-            runs[i].first.value);
+      panic("runs of pages are out of order, or outside the region, from node / page", node.value, runs[i].first.value);
     behind = runs[i].end();
   }
   lists_[node.value] = {runs, size};
 }
 
-std::optional<std::span<const std::span<const NoticeRun>>> EpisodeWrites::lists() const {
+std::optional<std::span<const std::span<const NoticeRun>>> EpisodePages::lists() const {
   if (!has_all_) return std::nullopt;
   return std::span(lists_.data(), fabric_.nodes());
 }
