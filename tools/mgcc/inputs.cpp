@@ -80,19 +80,17 @@ bool all_have_checks(std::string_view bytes) {
 }
 
 bool links_only_checked(const std::vector<std::string>& arguments) {
+  const auto is_file = [](const std::string& argument) { return !argument.starts_with('-') && !is_source(argument); };
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
     if (argument.starts_with("-l")) {
       const bool is_apart = argument == "-l";
       if (is_apart && i + 1 == arguments.size()) return false;
       if (!is_known_library(is_apart ? arguments[++i] : std::string_view(argument).substr(2))) return false;
-    } else if (may_bring_more(argument)) {
-      return false;
-    } else if (takes_value(argument)) {
-      ++i;
-    } else if (!argument.starts_with('-') && !is_source(argument) && !file_has_checks(argument)) {
-      return false;
+      continue;
     }
+    if (may_bring_more(argument) || (is_file(argument) && !file_has_checks(argument))) return false;
+    if (takes_value(argument)) ++i;
   }
   return true;
 }
