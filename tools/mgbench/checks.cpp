@@ -1,4 +1,4 @@
-// mgbench checks measures what compiled access checks cost the workloads.
+// mgbench checks measures what compiled access checks cost the workloads, and those who compile them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <memory>
@@ -17,6 +18,7 @@
 
 #include "base/child_process.h"
 #include "commands.h"
+#include "compile_cost.h"
 
 namespace multigrain::bench {
 namespace {
@@ -102,7 +104,60 @@ void print_text(const std::vector<WorkloadRow>& rows, const std::string& size, u
   }
 }
 
-void print_json(const std::vector<WorkloadRow>& rows, const std::string& size, unsigned rounds) {
+// The goals for what the compiler takes with checks, and for the code, over those without.
+constexpr double kGoalCompile = 3, kGoalCode = 2.5;
+// As the workloads are compiled.
+constexpr const char* kOptions = "-O3";
+
+template <typename Ratio>
+double geometric_mean_of(const std::vector<CompileRow>& rows, Ratio&& ratio) {
+  double sum = 0;
+  for (const CompileRow& row : rows) sum += std::log(ratio(row));
+  return std::exp(sum / static_cast<double>(rows.size()));
+}
+
+double time_ratio(const CompileRow& row) {
+  return row.seconds / row.plain_seconds;
+}
+double code_ratio(const CompileRow& row) {
+  return static_cast<double>(row.bytes) / static_cast<double>(row.plain_bytes);
+}
+
+void print_compilation(const std::vector<CompileRow>& rows, const std::string& options, unsigned rounds) {
+  fmt::print(
+      "Compilation with checks, divided by that of the same source without; {}, the shortest of {}. Code is what is in "
+      "sections that are executed.\n\n",
+      options, rounds);
+  fmt::print("{:<20} {:>10} {:>10} {:>12} {:>10}\n", "", "plain, ms", "checks", "code, bytes", "checks");
+  for (const CompileRow& row : rows)
+    fmt::print("{:<20} {:>10.0f} {:>10.2f} {:>12} {:>10.2f}\n", row.name, row.plain_seconds * 1e3, time_ratio(row),
+               row.plain_bytes, code_ratio(row));
+  const auto worst = [&](auto&& ratio) {
+    return *std::ranges::max_element(rows,
+                                     [&](const CompileRow& a, const CompileRow& b) { return ratio(a) < ratio(b); });
+  };
+  fmt::print("{:<20} {:>10} {:>10.2f} {:>12} {:>10.2f}\n\n", "geometric mean", "", geometric_mean_of(rows, time_ratio),
+             "", geometric_mean_of(rows, code_ratio));
+  fmt::print("The goal for compile time is at most {:.1f}: worst {} with {:.2f}. ", kGoalCompile,
+             worst(time_ratio).name, time_ratio(worst(time_ratio)));
+  fmt::print("The goal for code is at most {:.1f}: worst {} with {:.2f}.\n", kGoalCode, worst(code_ratio).name,
+             code_ratio(worst(code_ratio)));
+}
+
+nlohmann::json to_json(const std::vector<CompileRow>& rows) {
+  nlohmann::json out = {
+      {"files", nlohmann::json::array()},
+      {"geometric_mean",
+       {{"time", geometric_mean_of(rows, time_ratio)}, {"code", geometric_mean_of(rows, code_ratio)}}}};
+  for (const CompileRow& row : rows)
+    out["files"].push_back({{"name", row.name},
+                            {"seconds", {{"plain", row.plain_seconds}, {"checks", row.seconds}}},
+                            {"code_bytes", {{"plain", row.plain_bytes}, {"checks", row.bytes}}}});
+  return out;
+}
+
+void print_json(const std::vector<WorkloadRow>& rows, const std::vector<CompileRow>& compiled, const std::string& size,
+                unsigned rounds) {
   nlohmann::json out = {{"size", size}, {"rounds", rounds}, {"workloads", nlohmann::json::array()}};
   for (const WorkloadRow& row : rows) {
     nlohmann::json entry = {{"name", row.name}, {"seconds", row.seconds}};
@@ -112,16 +167,49 @@ void print_json(const std::vector<WorkloadRow>& rows, const std::string& size, u
   }
   for (const char* way : kWays)
     if (const double mean = geometric_mean(rows, way); std::isfinite(mean)) out["geometric_mean"][way] = mean;
+  if (!compiled.empty()) out["compilation"] = to_json(compiled);
   fmt::print("{}\n", out.dump(2));
 }
 
 struct ChecksOptions {
-  std::string size = "paper", only, folder;
+  std::string size = "paper", only, folder, with = kOptions;
+  std::vector<std::string> compile;
   unsigned rounds = 9;
   bool json = false;
 };
 
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream words(text);
+  return {std::istream_iterator<std::string>(words), {}};
+}
+
+// Returns what the front end has made of the workloads' sources, where they were built.
+std::vector<std::string> workloads_to_compile(const fs::path& self, const std::string& only) {
+  std::vector<std::string> files;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(self / "../workloads", none))
+    if (entry.path().extension() == ".bc" && entry.path().stem().string().find(only) != std::string::npos)
+      files.push_back(entry.path());
+  std::ranges::sort(files);
+  return files;
+}
+
+int measure_compiler(const ChecksOptions& options) {
+  const fs::path self = fs::read_symlink("/proc/self/exe").parent_path();
+  const auto rows = measure_compilation(self, options.compile, words_of(options.with), options.rounds);
+  if (!rows) {
+    std::fprintf(stderr, "mgbench checks: %s\n", rows.error().message.c_str());
+    return 1;
+  }
+  if (options.json)
+    fmt::print("{}\n", to_json(*rows).dump(2));
+  else
+    print_compilation(*rows, options.with, options.rounds);
+  return 0;
+}
+
 int measure_checks(const ChecksOptions& options) {
+  if (!options.compile.empty()) return measure_compiler(options);
   const fs::path self = fs::read_symlink("/proc/self/exe").parent_path();
   const fs::path workloads = options.folder.empty() ? self / "workloads" : fs::path(options.folder);
   std::vector<WorkloadRow> rows;
@@ -156,10 +244,20 @@ int measure_checks(const ChecksOptions& options) {
       }
     }
   }
-  if (options.json)
-    print_json(rows, options.size, options.rounds);
-  else
-    print_text(rows, options.size, options.rounds);
+  const std::vector<std::string> sources = workloads_to_compile(self, options.only);
+  const auto compiled = measure_compilation(self, sources, words_of(options.with), 1);
+  if (!compiled) {
+    std::fprintf(stderr, "mgbench checks: %s\n", compiled.error().message.c_str());
+    return 1;
+  }
+  if (options.json) {
+    print_json(rows, *compiled, options.size, options.rounds);
+    return 0;
+  }
+  print_text(rows, options.size, options.rounds);
+  if (compiled->empty()) return 0;
+  fmt::print("\n");
+  print_compilation(*compiled, options.with, 1);
   return 0;
 }
 
@@ -176,6 +274,9 @@ Command add_checks(CLI::App& app) {
   command->add_option("--only", options->only, "only workloads whose name contains this");
   command->add_option("--workloads", options->folder,
                       "the folder with plain/, fine/ and the others (default: workloads beside mgbench)");
+  command->add_option("--compile", options->compile,
+                      "measure what checks cost when these files are compiled instead: C, C++ or LLVM bitcode");
+  command->add_option("--with", options->with, "options of the compiler for --compile, such as '-O2 -Iinclude'");
   command->add_flag("--json", options->json, "for machines");
   return {command, [options] { return measure_checks(*options); }};
 }
