@@ -23,6 +23,9 @@ std::string tell_moves(MovesToLines moves, std::span<const NodeReport> reports) 
       return " No page may move to lines, because homes stay where they are.";
     case MovesToLines::kNoChecks:
       return " No page may move to lines, because the program has no compiled checks.";
+    case MovesToLines::kTooManyNodes:
+      return fmt::format(" No page may move to lines, because a line's directory has room for {} nodes.",
+                         kMaxLineNodes);
     case MovesToLines::kHasGaps:
       return " No page may move to lines, because some code of the program may reach shared memory without checks: object "
              "files and libraries that mgcc did not compile, or what -Wmultigrain-unchecked-call warns of.";
@@ -55,6 +58,7 @@ MovesToLines decide_moves_to_lines(const Config& config, const CompiledChecks& c
       config.nodes == 1)
     return MovesToLines::kNotChosen;
   if (!config.hlrc.homes_follow) return MovesToLines::kHomesStay;
+  if (config.nodes > kMaxLineNodes) return MovesToLines::kTooManyNodes;
   if (!is_possible) return MovesToLines::kNoChecks;
   return checks.has_no_gaps && checks.missing.empty() ? MovesToLines::kYes : MovesToLines::kHasGaps;
 }

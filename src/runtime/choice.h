@@ -14,12 +14,13 @@ namespace multigrain {
 // Whether pages may move to lines in this run, and otherwise what keeps them from it.
 enum class MovesToLines : uint8_t {
   kYes,
-  kNotChosen,    // the protocol was named, or is not hlrc
-  kHomesStay,    // --hlrc homes=stay: what nodes write is not compared at barriers
-  kNoChecks,     // the program has no compiled checks, or more nodes than a directory entry has room for
-  kHasGaps,      // some of its code may reach shared memory without them
-  kIsHandedOut,  // a function without checks knows an address
-  kHasThreads,   // the program has started threads of its own, which are no processors
+  kNotChosen,     // the protocol was named, or is not hlrc
+  kHomesStay,     // --hlrc homes=stay: what nodes write is not compared at barriers
+  kNoChecks,      // the program has no compiled checks
+  kTooManyNodes,  // a line's directory entry has no room for them
+  kHasGaps,       // some of its code may reach shared memory without them
+  kIsHandedOut,   // a function without checks knows an address
+  kHasThreads,    // the program has started threads of its own, which are no processors
 };
 
 // Whether they may when the run begins. `is_possible`: there is a line protocol that can take pages over.

@@ -155,7 +155,7 @@ Status Node::start_service() {
   const AsynchronousSignalsBlocked blocked;
   const auto start = [this](void* (*run)(void*), const pthread_attr_t* attributes, const char* which) -> Status {
     pthread_t thread;
-    const int failed = pthread_create(&thread, attributes, run, this);
+    const int failed = create_real_thread(&thread, attributes, run, this);
     if (failed != 0) return fail_errno(failed, fmt::format("cannot start the thread {}", which));
     pthread_detach(thread);
     return {};

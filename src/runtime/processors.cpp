@@ -87,6 +87,8 @@ Result<std::unique_ptr<Processors>> Processors::create(const Config& config, Fab
 Status Processors::start_threads() {
   const AsynchronousSignalsBlocked blocked;
   program_mask_ = blocked.before();
+  // Before any processor can run the program's code.
+  count_threads();
   const bool has_main = config_.node == NodeId(0);
   for (unsigned i = 0; i < config_.processors_per_node; ++i) {
     Local& local = local_[i];
@@ -111,7 +113,8 @@ int Processors::start_thread(Local& local) {
   }
   // What the C library allocates for a thread must outlive state copies.
   const BootHeapScope boot;
-  const int failed = pthread_create(&local.thread, &attributes, &Processors::thread_main, &local);
+  // This thread is not one of those that the program starts, which are counted.
+  const int failed = create_real_thread(&local.thread, &attributes, &Processors::thread_main, &local);
   pthread_attr_destroy(&attributes);
   return failed;
 }

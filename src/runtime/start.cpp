@@ -70,7 +70,6 @@ int run_node(int argc, char** argv, char** envp, MainFunction user_main) {
   if (node.config().job_fd < 0 && !node.config().wireup.starts_with("fd:"))
     for (const std::string& sentence : unknown_variables(false))
       std::fprintf(stderr, "multigrain: %s\n", sentence.c_str());
-  count_threads();
   if (const Status shared = threads::begin_sharing(node); !shared) {
     std::fprintf(stderr, "multigrain: the program was compiled with -fmultigrain-threads, but %s\n",
                  shared.error().message.c_str());

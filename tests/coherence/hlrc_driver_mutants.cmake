@@ -160,6 +160,12 @@ mutate([[    if (const auto wanted = to_lines_->lists())
     } else if (const auto wanted = to_lines_->lists())
 ]])
 
+# kLinesTwice
+mutate([[      if (records_[page.value].by_lines.load(std::memory_order_relaxed)) continue;
+]] [[      if (records_[page.value].by_lines.load(std::memory_order_relaxed) && !is(Mutant::kLinesTwice)) continue;
+]])
+mutate([[next - page < kGroup && !has_moved(next)]] [[next - page < kGroup && (!has_moved(next) || is(Mutant::kLinesTwice))]])
+
 # kLinesKeepRights
 mutate([[    if (actions.contains(Verb::kRevoke)) take(]]
        [[    if (actions.contains(Verb::kRevoke) && !is(Mutant::kLinesKeepRights)) take(]])

@@ -70,6 +70,8 @@ const char* name(Mutant mutant) {
       return "keep the rights to a page that moves to lines";
     case Mutant::kLinesOfOwnWish:
       return "move only what the node itself wants to lines";
+    case Mutant::kLinesTwice:
+      return "move a page to lines a second time";
     case Mutant::kKeepUnlisted:
       return "leave a page that stays writable out of the next interval";
     case Mutant::kKeepTwin:
@@ -137,6 +139,8 @@ const char* shows_on(Mutant mutant) {
       return "a page moves to lines at the barrier at which its home moves";
     case Mutant::kLinesKeepRights:
       return "a page moves to lines that its home goes on writing";
+    case Mutant::kLinesTwice:
+      return "two nodes want a page to move to lines at different barriers";
     case Mutant::kLinesOfOwnWish:
       return "a page moves to lines that another node reads again and again";
     case Mutant::kKeepUnlisted:

@@ -48,6 +48,7 @@ enum class Mutant : uint8_t {
   kLinesBeforeHomes,  // pages move to lines, and then homes move
   kLinesKeepRights,   // a node keeps its rights to a page that moves to lines
   kLinesOfOwnWish,    // only the pages move that the node itself wants to move
+  kLinesTwice,        // a page that has moved moves again when another node wants it
   // Of pages in use, and of runs of pages.
   kKeepUnlisted,    // a page that stays writable does not join the next interval
   kKeepTwin,        // the twin of a page that stays writable stays what it was

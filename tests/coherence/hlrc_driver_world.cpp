@@ -78,8 +78,11 @@ void SteppedRights::set(PageId first, uint64_t count, Right right) {
 }
 
 void SteppedLines::take(PageId first, uint64_t count, NodeId home) {
-  for (uint64_t page = first.value; page < first.value + count; ++page)
-    g_world->shared().by_lines[node_][page] = static_cast<uint8_t>(home.value + 1);
+  for (uint64_t page = first.value; page < first.value + count; ++page) {
+    uint8_t& at = g_world->shared().by_lines[node_][page];
+    if (at != 0) g_world->wrong(fmt::format("page {} moves to lines a second time at node {}", page, node_));
+    at = static_cast<uint8_t>(home.value + 1);
+  }
 }
 
 void SteppedRights::revoke_write(PageId first, uint64_t count) {

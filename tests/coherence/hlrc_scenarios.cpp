@@ -177,6 +177,10 @@ void add_moves_to_lines(std::vector<Scenario>& all) {
       {{read(0, 1), barrier(), read(0, 0), read(2, 0), barrier(), write(0, 1, 9), barrier(), read(2, 1)},
        {write(0, 0, 1), write(2, 0, 1), barrier(), write(2, 1, 2), barrier(), read(0, 0), barrier(), read(0, 1)}});
   all.back().episode_capacity = 1;
+  add("two nodes want a page to move to lines at different barriers", {0, 0, 0}, {1, 2},
+      {{write(0, 0, 1), write(2, 0, 1), barrier(), barrier(), write(0, 0, 3), barrier(), read(0, 1)},
+       {write(0, 1, 2), barrier(), barrier(), write(0, 1, 4), barrier(), read(0, 0)}});
+  all.back().episode_capacity = 1;
   add("two processors of a node and a page that moves to lines", {1}, {0, 0, 1},
       {{write(0, 0, 1), barrier(), lock(0), write(0, 0, 3), unlock(0)},
        {barrier(), lock(0), read(0, 0), unlock(0)},

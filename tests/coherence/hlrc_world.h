@@ -72,6 +72,9 @@ class World {
   [[nodiscard]] std::string describe();
 
   // From fibres.
+  void wrong(std::string what) {
+    if (wrong_.empty()) wrong_ = std::move(what);
+  }
   void play();
   void stop(At at) {
     self().at = at;
@@ -100,9 +103,6 @@ class World {
     Node& node = nodes_[operation.at];
     return (operation.segment == SegmentId::kFrames ? node.memory->frames().data() : node.memory->words().data()) +
            operation.offset;
-  }
-  void wrong(std::string what) {
-    if (wrong_.empty()) wrong_ = std::move(what);
   }
 
   void run(size_t p);

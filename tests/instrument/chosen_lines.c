@@ -1,11 +1,12 @@
 // Processors write a few words of the same pages under locks, between barriers: pages that Multigrain moves to lines if the
 // choice is its own. Ends with status 1 if a value is wrong.
 //
-// Usage: chosen_lines [named | handed-before | handed-after | threads | locks]
+// Usage: chosen_lines [named | handed-before | handed-after | threads | threads-elsewhere | locks]
 //   named          the memory is allocated with the page protocol of the run
 //   handed-before  a function without checks is handed an address of it at the beginning
 //   handed-after   or at the end
 //   threads        the program starts a thread of its own
+//   threads-elsewhere  the last processor does
 //   locks          processors meet at no barrier, and write a few words alone
 #include <multigrain/multigrain.h>
 #include <pthread.h>
@@ -30,9 +31,18 @@ static void fail(const char* what, long index, long value, long expected) {
   exit(1);
 }
 
-static void work(void* unused) {
-  (void)unused;
+static void* rest(void* unused) {
+  return unused;
+}
+
+static int start_a_thread(void) {
+  pthread_t thread;
+  return pthread_create(&thread, NULL, rest, NULL) == 0 && pthread_join(thread, NULL) == 0;
+}
+
+static void work(void* starts_a_thread) {
   const long me = mg_processor(), all = mg_processors();
+  if (starts_a_thread != NULL && me == all - 1 && !start_a_thread()) exit(1);
   for (long round = 1; round <= kRounds; ++round) {
     for (long turn = 0; turn < kTurns; ++turn)
       for (long i = 0; i < kCounters; i += kStep) {
@@ -66,10 +76,6 @@ static void work_without_barriers(void* unused) {
     }
 }
 
-static void* rest(void* unused) {
-  return unused;
-}
-
 int main(int argc, char** argv) {
   const char* const what = argc > 1 ? argv[1] : "";
   mg_alloc_options options = MG_ALLOC_OPTIONS_INIT;
@@ -79,17 +85,14 @@ int main(int argc, char** argv) {
   for (int i = 0; i < kLocks; ++i) lock[i] = mg_lock_create();
   barrier = mg_barrier_create(mg_processors());
   if (strcmp(what, "handed-before") == 0 && pthread_mutex_init(&shared->mutex, NULL) != 0) return 1;
-  pthread_t thread;
-  if (strcmp(what, "threads") == 0 &&
-      (pthread_create(&thread, NULL, rest, NULL) != 0 || pthread_join(thread, NULL) != 0))
-    return 1;
+  if (strcmp(what, "threads") == 0 && !start_a_thread()) return 1;
   if (strcmp(what, "locks") == 0) {
     mg_spawn_all(work_without_barriers, NULL);
     const long each = kRounds * kTurns * 10L * mg_processors();
     for (long i = 0; i < kCounters; i += kStep)
       if (shared->counter[i] != each) fail("counter", i, shared->counter[i], each);
   } else {
-    mg_spawn_all(work, NULL);
+    mg_spawn_all(work, strcmp(what, "threads-elsewhere") == 0 ? shared : NULL);
   }
   if (strcmp(what, "handed-after") == 0 && pthread_mutex_init(&shared->mutex, NULL) != 0) return 1;
   printf("right\n");

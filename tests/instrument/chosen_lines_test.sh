@@ -79,6 +79,8 @@ says "was handed memory that might have"
 runs 0 "--nodes 2" ./whole threads
 no_page "the program has threads of its own"
 says "because the program has started threads of its own"
+runs 0 "--nodes 2" ./whole threads-elsewhere
+no_page "a processor of node 1 has started a thread"
 # Processors that come by at locks may miss each other, so not each run has a rendezvous.
 for shape in "2 1" "2 2"; do
   read -r nodes processors <<< "$shape"

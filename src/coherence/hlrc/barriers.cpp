@@ -55,6 +55,9 @@ void Driver::acquire_at_barrier() {
   if (to_lines_) {
     if (const auto wanted = to_lines_->lists())
       for_each_written_run(*wanted, [this](const NoticeRun& run, std::optional<NodeId>) { move_to_lines(run); });
+    else
+      // A node has refused, and will go on doing so.
+      moves_no_more_.store(true, std::memory_order_relaxed);
     to_lines_->forget();
   }
   leaves_barrier_ = true;
@@ -110,6 +113,7 @@ Status Driver::offer_lines(LineKeeper& lines) {
 
 // A diff of the page has changed so many lines, or none.
 void Driver::consider_lines(PageId page, Record& record, uint32_t changed_lines) {
+  if (moves_no_more_.load(std::memory_order_relaxed)) return;
   const auto has_moved = [this](uint64_t other) {
     return other < records_.count() && records_[other].by_lines.load(std::memory_order_relaxed);
   };
@@ -135,18 +139,30 @@ void Driver::publish_wanted(uint64_t episode) {
   if (lines_->takes_no_more()) to_lines_->refuse();
   {
     const LockGuard hold(wanted_lock_);
-    for (uint64_t published = 0; wanted_count_ != 0 && published < words::kToLinesRuns; ++published)
-      to_lines_->add(wanted_[--wanted_count_]);
+    for (uint64_t published = 0; wanted_count_ != 0 && published < words::kToLinesRuns;) {
+      const PageId page = wanted_[--wanted_count_];
+      // Another node may have wanted it, too.
+      if (records_[page.value].by_lines.load(std::memory_order_relaxed)) continue;
+      to_lines_->add(page);
+      ++published;
+    }
   }
   to_lines_->publish(episode);
 }
 
+// A page that has moved already stays as it is: a node may want it at a later barrier than another one. All nodes skip the same
+// pages.
 void Driver::move_to_lines(NoticeRun run) {
-  for (uint64_t page = run.first.value; page < run.end(); ++page)
-    if (!home_of(PageId(page), records_[page], true))
-      panic("a node wants a page to move to lines that is not allocated:", page);
-  for (uint64_t done = 0; done < run.count; done += kGroup)
-    give_up({PageId(run.first.value + done), std::min<uint64_t>(kGroup, run.count - done)});
+  const auto has_moved = [this](uint64_t page) { return records_[page].by_lines.load(std::memory_order_relaxed); };
+  for (uint64_t page = run.first.value, next; page < run.end(); page = next) {
+    for (next = page; next < run.end() && next - page < kGroup && !has_moved(next); ++next)
+      if (!home_of(PageId(next), records_[next], true))
+        panic("a node wants a page to move to lines that is not allocated:", next);
+    if (next != page)
+      give_up({PageId(page), next - page});
+    else
+      ++next;
+  }
 }
 
 // At most a group of pages. Without thread safety analysis: it holds the locks of all of them.

@@ -24,8 +24,12 @@ void set_shared_region(const void*, size_t) {}
 void add_shared_part(const void*, size_t) {}
 void forget_shared_parts() {}
 void refuse_thread_sync(void (*)(const char*, const void*, const char*)) {}
+void count_threads() {}
 unsigned long counted_threads() {
   return 0;
+}
+int create_real_thread(pthread_t* thread, const pthread_attr_t* attributes, void* (*function)(void*), void* argument) {
+  return pthread_create(thread, attributes, function, argument);
 }
 
 }  // namespace multigrain

@@ -40,7 +40,9 @@ MG_ENTRY void __multigrain_hand_out(const void* pointer, const void* function, c
   multigrain::LineProtocol* const protocol = multigrain::line_protocol();
   if (protocol == nullptr) return;
   const auto address = reinterpret_cast<uintptr_t>(pointer);
-  if (!protocol->keeps(address)) return protocol->is_handed_out(address);
+  // What is handed over may go on to the next page, which may have moved to lines where this one has not.
+  constexpr uintptr_t kPage = 4096;
+  if (!protocol->keeps(address) && !protocol->keeps(address + kPage - 1)) return protocol->is_handed_out(address);
   if (!is_of_library(function, name)) return;
   int status = 0;
   const std::unique_ptr<char, void (*)(void*)> readable(abi::__cxa_demangle(name, nullptr, nullptr, &status),

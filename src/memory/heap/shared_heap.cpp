@@ -111,7 +111,8 @@ tl::expected<Allocation, HeapError> SharedHeap::allocate(size_t size, size_t ali
 tl::expected<Allocation, HeapError> SharedHeap::allocate_small(unsigned size_class, size_t size,
                                                                const Placement& wanted) {
   Placement placement = wanted;
-  if (wanted.policy == HomePolicy::kBlocked) placement = {.grain = wanted.grain, .block_size = wanted.block_size};
+  if (wanted.policy == HomePolicy::kBlocked)
+    placement = {.grain = wanted.grain, .block_size = wanted.block_size, .may_move_to_lines = wanted.may_move_to_lines};
   while (true) {
     SmallHeap::PageRequest pages;
     {

@@ -22,7 +22,8 @@ void set_first_thread_hooks(void (*begin)(), void (*end)());
 void set_end_of_threads(void (*ended)());
 
 // count_threads() begins to count the threads that the program starts, and counted_threads() returns how many it has
-// started since. Threads that were started before are the runtime's and those of libraries.
+// started since. Threads that were started before are those of libraries, and the runtime starts its own by
+// create_real_thread().
 void count_threads();
 unsigned long counted_threads();
 
