@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/lock_guard.h"
 #include "profile/virtual_time.h"
+#include "runtime/interpose/threads.h"
 #include "runtime/message_types.h"
 #include "runtime/node.h"
 #include "runtime/private/private_heap.h"

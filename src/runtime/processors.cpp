@@ -13,6 +13,7 @@
 
 #include "base/stack_text.h"
 #include "runtime/crash_record.h"
+#include "runtime/interpose/threads.h"
 #include "runtime/lock_mistakes.h"
 #include "runtime/message_types.h"
 #include "runtime/private/globals.h"

@@ -255,7 +255,7 @@ class Driver final : public PageDriver {
   // costs.
   std::atomic<uint32_t> lost_{0};
   std::atomic<uint32_t> wants_barrier_{0};
-  std::atomic<bool> moves_no_more_{false};  // some node has refused
+  std::atomic<bool> moves_no_more_{false};           // some node has refused
   static constexpr uint32_t kLinesOfABarrier = 512;  // 0.3 ms
 
   std::atomic<uint64_t> arrived_{0};                // barriers at which this node has arrived
