@@ -7,6 +7,7 @@
 #include <llvm/Transforms/Utils/BasicBlockUtils.h>
 
 #include "atomics.h"
+#include "checks.h"
 #include "library_calls.h"
 #include "narrow_loads.h"
 #include "options.h"
