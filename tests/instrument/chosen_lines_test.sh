@@ -33,6 +33,8 @@ TEXT
 "$bin/mgcc" -O2 -c other.c -o other.o && cc -O2 -c other.c -o unchecked.o
 "$bin/mgcc" -O2 -w -c gap.c -o gap.o
 ar rcs libother.a other.o && ar rcs libunchecked.a other.o unchecked.o
+"$bin/mgcc" -O2 -flto -fno-multigrain-checks -c other.c -o bitcode.o && ar rcs libbitcode.a other.o bitcode.o
+"$bin/mgcc" -O2 -fPIC -shared other.c -o libshared.so
 
 for shape in "2 1" "2 2" "4 1" "3 2"; do
   read -r nodes processors <<< "$shape"
@@ -50,7 +52,7 @@ for linked in "main.o other.o" "main.o libother.a" "$source other.o -lm -Wl,-O1"
   runs 0 "--nodes 2" ./linked
   moved || fail "no page has moved with $linked"
 done
-for linked in "main.o unchecked.o" "main.o libunchecked.a" "main.o -L. -lother" "main.o gap.o" "-flto $source -w"; do
+for linked in "main.o unchecked.o" "main.o libunchecked.a" "main.o -L. -lother" "main.o gap.o" "main.o libbitcode.a" "main.o ./libshared.so" "-flto $source -w"; do
   # shellcheck disable=SC2086
   "$bin/mgcc" -O2 $linked -o linked
   runs 0 "--nodes 2" ./linked

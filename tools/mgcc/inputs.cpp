@@ -1,8 +1,11 @@
 #include "inputs.h"
 
+#include <elf.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 
@@ -20,11 +23,22 @@ constexpr std::string_view kNote = "\13\0\0\0\4\0\0\0\1\0\0\0Multigrain\0"sv;
 
 // A member of a static library has a head of this form (ar(5)), and begins at an even place.
 constexpr size_t kHead = 60;
+constexpr size_t kNameLength = 16;
 constexpr size_t kSizeAt = 48;
 constexpr size_t kSizeLength = 10;
 
-bool has_note(std::string_view object) {
-  return object.find(kNote) != std::string_view::npos;
+// Of a shared library the linker takes only a part of what it says of itself into the program.
+bool is_checked_object(std::string_view bytes) {
+  Elf64_Ehdr head;
+  if (!bytes.starts_with(kElf) || bytes.size() < sizeof head) return false;
+  std::memcpy(&head, bytes.data(), sizeof head);
+  return head.e_type == ET_REL && bytes.find(kNote) != std::string_view::npos;
+}
+
+// A static library has tables of symbols and of long names among its members. These are their names.
+bool is_table(std::string_view name) {
+  name = name.substr(0, name.find(' '));
+  return name == "/" || name == "//" || name == "/SYM64/";
 }
 
 bool ends_with_any(std::string_view name, std::initializer_list<std::string_view> endings) {
@@ -47,7 +61,7 @@ bool may_bring_more(std::string_view option) {
   if (option.starts_with("-Wl,"))
     return !(option.starts_with("-Wl,-rpath") || option.starts_with("-Wl,-O") || option.starts_with("-Wl,-z,") ||
              option == "-Wl,--as-needed" || option == "-Wl,--no-as-needed");
-  return option == "-" || option.starts_with('@') || option == "-x" || option == "-Xlinker" ||
+  return option == "-" || option.starts_with('@') || option == "-x" || option == "-T" || option == "-Xlinker" ||
          option.starts_with("-flto") || option == "-shared" || option.starts_with("-fopenmp");
 }
 
@@ -61,19 +75,17 @@ bool file_has_checks(const std::string& name) {
 }  // namespace
 
 bool all_have_checks(std::string_view bytes) {
-  if (bytes.starts_with(kElf)) return has_note(bytes);
-  if (!bytes.starts_with(kArchive)) return false;
+  if (!bytes.starts_with(kArchive)) return is_checked_object(bytes);
   for (size_t at = kArchive.size(); at < bytes.size();) {
     if (bytes.size() - at < kHead) return false;
+    const std::string_view name = bytes.substr(at, kNameLength);
     std::string_view number = bytes.substr(at + kSizeAt, kSizeLength);
     number = number.substr(0, number.find(' '));
     size_t size = 0;
     if (std::from_chars(number.data(), number.data() + number.size(), size).ec != std::errc{}) return false;
     at += kHead;
     if (size > bytes.size() - at) return false;
-    const std::string_view member = bytes.substr(at, size);
-    // The other members are the library's tables.
-    if (member.starts_with(kElf) && !has_note(member)) return false;
+    if (!is_table(name) && !is_checked_object(bytes.substr(at, size))) return false;
     at += size + size % 2;
   }
   return true;
