@@ -55,8 +55,7 @@ Result<double> compile(std::vector<std::string> command) {
   return static_cast<double>(took) * 1e-9;
 }
 
-}  // namespace
-
+// Returns how many bytes of code an object file has.
 Result<uint64_t> code_bytes(const fs::path& object) {
   std::ifstream file(object, std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(file), {}};
@@ -76,6 +75,8 @@ Result<uint64_t> code_bytes(const fs::path& object) {
   return code;
 }
 
+}  // namespace
+
 Result<std::vector<CompileRow>> measure_compilation(const fs::path& tools, const std::vector<std::string>& files,
                                                     const std::vector<std::string>& options, unsigned rounds) {
   const TemporaryFolder folder;
@@ -92,10 +93,14 @@ Result<std::vector<CompileRow>> measure_compilation(const fs::path& tools, const
     plain.emplace_back("-fno-multigrain-checks");
     for (unsigned round = 0; round < rounds; ++round) {
       for (const bool has_checks : {false, true}) {
+        // What the last file was compiled to must not be taken for this one's.
+        std::error_code none;
+        fs::remove(object, none);
         const auto seconds = compile(has_checks ? command : plain);
         if (!seconds) return fail("{}: {}", file, seconds.error().message);
+        if (!fs::exists(object, none)) return fail("{} is nothing that {} compiles", file, compiler_for(file));
         const auto bytes = code_bytes(object);
-        if (!bytes) return tl::unexpected(bytes.error());
+        if (!bytes) return fail("{}: {}", file, bytes.error().message);
         double& shortest = has_checks ? row.seconds : row.plain_seconds;
         shortest = std::min(shortest, *seconds);
         (has_checks ? row.bytes : row.plain_bytes) = *bytes;

@@ -21,7 +21,4 @@ Result<std::vector<CompileRow>> measure_compilation(const std::filesystem::path&
                                                     const std::vector<std::string>& files,
                                                     const std::vector<std::string>& options, unsigned rounds);
 
-// Returns how many bytes of code an object file has. Errors: the file cannot be read, or is no object file of this machine.
-Result<uint64_t> code_bytes(const std::filesystem::path& object);
-
 }  // namespace multigrain::bench
