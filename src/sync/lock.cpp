@@ -156,7 +156,7 @@ void Sync::lock(SyncId id) {
   const SyncHandle lock = check(id, SyncKind::kLock, "mg_lock: not a lock (0 is an uninitialised handle):");
   virtual_time::synchronise();
   if (network_locks_) {
-    if (rendezvous_) rendezvous_->come_by([this] { let_go_deferred(); });
+    if (rendezvous_) rendezvous_->poll([this] { let_go_deferred(); });
     static_cast<void>(take_network_lock(id, lock, false));
     return;
   }

@@ -16,7 +16,9 @@ constexpr Nanoseconds kPatience = 200'000;
 constexpr Nanoseconds kPartOfTime = 100;
 // Each that is called off doubles the time to the next, so many times.
 constexpr uint32_t kMostInVain = 10;
+// Where rounds were called off, a processor looks at the clock in one of so many calls.
 constexpr uint32_t kCallsForALook = 64;
+// How often a waiting processor looks, once it has polled as long as the wait policy says.
 constexpr std::chrono::microseconds kLooksEvery{20};
 constexpr Nanoseconds kNoEnd = UINT64_MAX;
 
@@ -63,7 +65,6 @@ bool Rendezvous::change(std::optional<uint64_t> (RendezvousWord::*how)(uint64_t,
 
 // Asks all nodes for a rendezvous, if it is time.
 bool Rendezvous::ask() {
-  // Where rendezvous are called off, each lock would look at the clock.
   static constinit thread_local uint32_t calls = 0;
   if (in_vain_.load(std::memory_order_relaxed) != 0 && ++calls % kCallsForALook != 0) return false;
   Nanoseconds next = next_.load(std::memory_order_relaxed);
@@ -76,37 +77,36 @@ bool Rendezvous::ask() {
   return true;
 }
 
-// Returns whether all processors of the run are willing to meet, and so the caller must.
-bool Rendezvous::is_agreed() {
-  if (own_.load(words::kRendezvousAsked) <= done_.load(std::memory_order_relaxed) && !ask()) return false;
+// Returns when the caller began to wait, if all processors of the run are willing to meet, and so the caller must.
+std::optional<Nanoseconds> Rendezvous::agree() {
+  if (own_.load(words::kRendezvousAsked) <= done_.load(std::memory_order_relaxed) && !ask()) return std::nullopt;
   const uint64_t asked = own_.load(words::kRendezvousAsked);
-  if (asked <= done_.load(std::memory_order_relaxed) || !host_.may_meet()) return false;
+  if (asked <= done_.load(std::memory_order_relaxed) || !host_.may_meet()) return std::nullopt;
   const uint64_t round = asked - 1;
   host_.enter(SyncActivity::kBarrier);
+  const Nanoseconds began = monotonic_ns();
   const bool is_met = change(&RendezvousWord::add, round) && await_all(round);
-  // Of the node's processors that have been waiting the last one to hear of it counts.
+  // Another processor of the node may have heard of a later round's end already.
   uint64_t done = done_.load(std::memory_order_relaxed);
   while (done < asked && !done_.compare_exchange_weak(done, asked, std::memory_order_relaxed)) {
   }
-  if (is_met) return true;
+  if (is_met) return began;
   const uint32_t in_vain = std::min(in_vain_.load(std::memory_order_relaxed) + 1, kMostInVain);
   in_vain_.store(in_vain, std::memory_order_relaxed);
   next_.store(monotonic_ns() + (kPatience * kPartOfTime << in_vain), std::memory_order_relaxed);
   host_.leave();
-  return false;
+  return std::nullopt;
 }
 
 // The caller is willing. Returns whether all are.
 bool Rendezvous::await_all(uint64_t round) {
-  RendezvousWord now(0);
   const auto is_settled = [&] {
-    now = RendezvousWord(read(words::kRendezvousRound));
+    const RendezvousWord now(read(words::kRendezvousRound));
     return now.round() != round || now.willing() == all_;
   };
   if (!wait(is_settled, kPatience) && change(&RendezvousWord::call_off, round)) return false;
   // Another processor has called it off, or all have come.
-  now = RendezvousWord(read(words::kRendezvousRound));
-  return now.round() == round;
+  return RendezvousWord(read(words::kRendezvousRound)).round() == round;
 }
 
 // All processors of the node have come, and what they have written is released.

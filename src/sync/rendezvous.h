@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 
 #include "fabric/fabric.h"
 #include "fabric/own_words.h"
@@ -18,35 +19,33 @@ namespace multigrain {
 
 class Rendezvous {
  public:
-  // `wants`: other than 0 while this node's protocol has something to do. `let_go` is called before memory is released; it lets
-  // go of locks whose release was deferred. All outlive this object.
+  // `wants`: other than 0 while this node's protocol has something to do. All outlive this object.
   Rendezvous(SyncHost& host, Fabric& fabric, unsigned processors_per_node, const std::atomic<uint32_t>& wants);
 
-  // A processor comes by: it accesses no shared memory, and holds no lock of the runtime. Takes part in a rendezvous if a node wants
-  // one; costs two loads if none does. Returns whether the caller has met the others. `let_go()` is called before memory is released.
+  // Called by a processor that is in the middle of no access to shared memory, and holds no lock of the runtime. Takes part in a
+  // rendezvous if a node wants one; costs two loads if none does. `let_go()` lets go of locks whose release was deferred.
   template <typename LetGo>
-  bool come_by(LetGo&& let_go) {
+  void poll(LetGo&& let_go) {
     if (wants_.load(std::memory_order_relaxed) == 0 &&
         own_.load(words::kRendezvousAsked) <= done_.load(std::memory_order_relaxed)) [[likely]]
-      return false;
+      return;
     // Until the caller takes part in the next one there is none, so this does not change before all have met.
     const uint64_t before = met_.load(std::memory_order_relaxed);
-    const Nanoseconds began = monotonic_ns();
-    if (!is_agreed()) return false;
+    const std::optional<Nanoseconds> began = agree();
+    if (!began) return;
     host_.drain_store_buffer();
     if (is_last_here()) {
       let_go();
       host_.release_at_barrier();
       arrive();
     }
-    meet(before, began);
-    return true;
+    meet(before, *began);
   }
 
  private:
   static constexpr NodeId kManager{0};
 
-  [[nodiscard]] bool is_agreed();
+  [[nodiscard]] std::optional<Nanoseconds> agree();
   bool ask();
   [[nodiscard]] bool await_all(uint64_t round);
   bool change(std::optional<uint64_t> (RendezvousWord::*how)(uint64_t, uint64_t) const, uint64_t round);
