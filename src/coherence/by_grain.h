@@ -12,7 +12,7 @@ namespace multigrain {
 
 class ByGrain final : public Protocol {
  public:
-  // All three outlive this object. All memory of the run may belong to one of the two protocols.
+  // Both outlive this object. All memory of the run may belong to one of the two protocols.
   ByGrain(Protocol& pages, LineMemory& lines) : pages_(pages), lines_(lines) {}
 
   bool on_fault(PageId page, bool is_write) override {

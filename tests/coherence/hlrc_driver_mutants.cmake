@@ -150,25 +150,8 @@ mutate([[  // If one node alone]] [[  if (is(Mutant::kNoticesBeforeMoves)) apply
 
 # kLinesBeforeHomes
 mutate([[  // If one node alone]] [[  if (is(Mutant::kLinesBeforeHomes) && to_lines_ && to_lines_->lists())
-    for_each_written_run(*to_lines_->lists(), [this](const NoticeRun& run, std::optional<NodeId>) { move_to_lines(run); });
+    for_each_named_run(*to_lines_->lists(), [this](const NoticeRun& run, std::optional<NodeId>) { move_to_lines(run); });
   // If one node alone]])
-
-# kLinesOfOwnWish
-mutate([[    if (const auto wanted = to_lines_->lists())
-]] [[    if (is(Mutant::kLinesOfOwnWish)) {
-      for (const NoticeRun& run : (*to_lines_->lists())[self_.value]) move_to_lines(run);
-    } else if (const auto wanted = to_lines_->lists())
-]])
-
-# kLinesTwice
-mutate([[      if (records_[page.value].by_lines.load(std::memory_order_relaxed)) continue;
-]] [[      if (records_[page.value].by_lines.load(std::memory_order_relaxed) && !is(Mutant::kLinesTwice)) continue;
-]])
-mutate([[next - page < kGroup && !has_moved(next)]] [[next - page < kGroup && (!has_moved(next) || is(Mutant::kLinesTwice))]])
-
-# kLinesKeepRights
-mutate([[    if (actions.contains(Verb::kRevoke)) take(]]
-       [[    if (actions.contains(Verb::kRevoke) && !is(Mutant::kLinesKeepRights)) take(]])
 
 # kMoveByKnowledge
 mutate([[    if (on_episode_end(record.writers, writer) &&]]
@@ -186,6 +169,25 @@ mutate([[    on_home_comes(record.page, actions);
 ]] [[    on_home_comes(record.page, actions);
     if (is(Mutant::kMovedUnshared)) record.page.shared = false;
 ]])
+
+in_file(to_lines)
+
+# kLinesOfOwnWish
+mutate([[  if (const auto wanted = to_lines_->lists())
+]] [[  if (is(Mutant::kLinesOfOwnWish)) {
+    for (const NoticeRun& run : (*to_lines_->lists())[self_.value]) move_to_lines(run);
+  } else if (const auto wanted = to_lines_->lists())
+]])
+
+# kLinesTwice
+mutate([[      if (records_[page.value].by_lines.load(std::memory_order_relaxed)) continue;
+]] [[      if (records_[page.value].by_lines.load(std::memory_order_relaxed) && !is(Mutant::kLinesTwice)) continue;
+]])
+mutate([[next - page < kGroup && !has_moved(next)]] [[next - page < kGroup && (!has_moved(next) || is(Mutant::kLinesTwice))]])
+
+# kLinesKeepRights
+mutate([[    if (actions.contains(Verb::kRevoke)) take(]]
+       [[    if (actions.contains(Verb::kRevoke) && !is(Mutant::kLinesKeepRights)) take(]])
 
 in_file(episode_pages)
 

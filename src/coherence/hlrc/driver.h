@@ -103,7 +103,7 @@ class Driver final : public PageDriver {
     bool was_foreseen MG_GUARDED_BY(lock) = false;  // to be written, in this interval
     bool awaits_lines MG_GUARDED_BY(lock) = false;  // it is in wanted_, or published
     LineHistory lines MG_GUARDED_BY(lock);
-    std::atomic<bool> by_lines{false};                  // it has moved
+    std::atomic<bool> by_lines{false};                  // the page is in state kByLines, for threads without the lock
     uint64_t opened_around_in MG_GUARDED_BY(lock) = 0;  // in which episode, and one, with another page of its group
     // This is the last page of a run that a write has opened: in which episode, and one, times 2^32, and how many pages
     // the run, and those that ended where it began, have had.
@@ -179,8 +179,15 @@ class Driver final : public PageDriver {
   // --- Barriers of all processors (barriers.cpp).
   void move_homes(NoticeRun run, std::optional<NodeId> writer) MG_REQUIRES(acquire_lock_);
   void move_home(PageId page, Record& record, NodeId writer);
+
+  // --- Pages that move to lines (to_lines.cpp).
   void consider_lines(PageId page, Record& record, uint32_t changed_lines) MG_REQUIRES(record.lock);
+  // Whether nodes tell each other at barriers which pages they want to move: the same at all nodes.
+  [[nodiscard]] bool exchanges_wanted() const {
+    return to_lines_ != nullptr && !moves_no_more_.load(std::memory_order_relaxed);
+  }
   void publish_wanted(uint64_t episode);
+  void apply_wanted();
   void move_to_lines(NoticeRun run);
   void give_up(NoticeRun run);
 

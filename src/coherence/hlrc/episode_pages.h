@@ -2,8 +2,9 @@
 // that it has written, or those that it wants to move to lines. At such a barrier every node reads the lists of all
 // other nodes, so all nodes find the same pages (barriers.cpp).
 //
-// A node puts its pages into words that it exports before it arrives at the barrier, in one of two places, by turns. It uses the same place again when it arrives at the barrier after the next.
-// By then all nodes have left the barrier before that, and have read what was there.
+// A node puts its pages into words that it exports before it arrives at the barrier, in one of two places, by turns. It
+// uses the same place again when it arrives at the barrier after the next. By then all nodes have left the barrier before
+// that, and have read what was there.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +24,7 @@ namespace multigrain::hlrc {
 // Visits, as visit(run, node), the pages that are in any of the runs, in ascending order: with the node whose runs alone
 // have them, or with nullopt. `lists` has the runs of each node, in ascending order; the runs of a node do not overlap.
 template <typename Visit>
-void for_each_written_run(std::span<const std::span<const NoticeRun>> lists, Visit&& visit) {
+void for_each_named_run(std::span<const std::span<const NoticeRun>> lists, Visit&& visit) {
   std::array<size_t, NodeSet::kCapacity> next{};
   uint64_t from = 0;  // all pages before it have been visited
   while (true) {

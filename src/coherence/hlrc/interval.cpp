@@ -54,6 +54,7 @@ uint32_t Deposits::start(NodeId home, uint64_t offset, const Change& change, siz
         }
         pieces[n++] = {bytes + at, static_cast<uint32_t>(at), static_cast<uint32_t>(length)};
         changed += length;
+        constexpr size_t kLine = diff_format::kLine;
         const size_t end = (at + length + kLine - 1) / kLine * kLine;
         lines += static_cast<uint32_t>((end - std::max(counted, at / kLine * kLine)) / kLine);
         counted = end;

@@ -58,8 +58,7 @@ class Deposits {
     bool updates_twin;  // if true, the twin becomes what the difference was made of
   };
   // Starts to deposit the difference between a page and its twin at `offset` of the home's frames. Returns how many lines
-  // of kLine bytes it has changed. Until finish() no thread writes the page, or, if that is updated, the twin.
-  static constexpr size_t kLine = 64;
+  // of diff_format::kLine bytes it has changed. Until finish() no thread writes the page, or, if that is updated, the twin.
   uint32_t start(NodeId home, uint64_t offset, const Change& change, size_t page_size);
   // Waits until all diffs are in the home copies.
   void finish();

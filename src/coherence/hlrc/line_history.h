@@ -20,7 +20,7 @@ class LineHistory {
   // page next to it has moved to lines. Returns true once: when the page should move to lines.
   [[nodiscard]] bool compared(uint32_t changed_lines, uint32_t lines, bool like_its_neighbour) {
     const int64_t saved =
-        int64_t{saved_} + (changed_lines == 0 ? kComparison : kWayOfAPage - kLine * int64_t{changed_lines});
+        int64_t{saved_} + (changed_lines == 0 ? kComparison : kChangeByPages - kLine * int64_t{changed_lines});
     saved_ = static_cast<uint16_t>(std::clamp<int64_t>(saved, 0, UINT16_MAX));
     return saved_ >= (like_its_neighbour ? kLine * lines / 4 : kLine * lines) && want();
   }
@@ -28,7 +28,7 @@ class LineHistory {
   [[nodiscard]] bool want() { return !std::exchange(is_wanted_, true); }
   // How much such a diff of a page that should move, and has not, has cost too much: in lines that miss.
   [[nodiscard]] static uint32_t lost(uint32_t changed_lines) {
-    return kWayOfAPage / kLine - std::min(kWayOfAPage / kLine, changed_lines);
+    return kChangeByPages / kLine - std::min(kChangeByPages / kLine, changed_lines);
   }
 
  private:
@@ -36,7 +36,7 @@ class LineHistory {
   // line (0.6 us), and what a change costs by pages (5 us).
   static constexpr uint32_t kComparison = 1;
   static constexpr uint32_t kLine = 2;
-  static constexpr uint32_t kWayOfAPage = 16;
+  static constexpr uint32_t kChangeByPages = 16;
 
   uint16_t saved_ = 0;  // in the same unit
   bool is_wanted_ = false;

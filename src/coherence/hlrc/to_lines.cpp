@@ -1,0 +1,116 @@
+// This part of the driver gives pages to lines (H7 of transitions.h): it finds those that would be faster there, and moves them at
+// barriers of all processors (barriers.cpp).
+#include <algorithm>
+
+#include "base/steps.h"
+#include "coherence/hlrc/driver.h"
+#include "coherence/hlrc/words.h"
+#include "memory/diff.h"
+#include "profile/this_thread.h"
+
+namespace multigrain::hlrc {
+
+Status Driver::offer_lines(LineKeeper& lines) {
+  if (!options_.homes_follow || nodes_ == 1) return {};
+  const uint64_t pages = services_.region.page_count();
+  auto to_lines = EpisodePages::create(
+      services_.fabric, pages, {.first = words::kToLines, .bytes = words::kToLinesBytes, .runs = words::kToLinesRuns});
+  if (!to_lines) return tl::unexpected(to_lines.error());
+  auto wanted = SparseTable<PageId>::create(pages, "pages to move to lines");
+  if (!wanted) return tl::unexpected(wanted.error());
+  const LockGuard hold(wanted_lock_);
+  to_lines_ = std::move(*to_lines);
+  wanted_ = std::move(*wanted);
+  lines_ = &lines;
+  return {};
+}
+
+// A diff of the page has changed so many lines, or none.
+void Driver::consider_lines(PageId page, Record& record, uint32_t changed_lines) {
+  if (moves_no_more_.load(std::memory_order_relaxed)) return;
+  const auto has_moved = [this](uint64_t other) {
+    return other < records_.count() && records_[other].by_lines.load(std::memory_order_relaxed);
+  };
+  const bool wants = options_.to_lines == ToLines::kAtOnce
+                         ? changed_lines != 0 && record.lines.want()
+                         : record.lines.compared(changed_lines, static_cast<uint32_t>(page_size_ / diff_format::kLine),
+                                                 has_moved(page.value - 1) || has_moved(page.value + 1));
+  if (record.awaits_lines && changed_lines != 0) {
+    const uint32_t lost = LineHistory::lost(changed_lines);
+    if (lost_.fetch_add(lost, std::memory_order_relaxed) + lost >= kLinesOfABarrier)
+      wants_barrier_.store(1, std::memory_order_relaxed);
+  }
+  if (!wants || !lines_->may_take(page)) return;
+  record.awaits_lines = true;
+  const LockGuard hold(wanted_lock_);
+  wanted_[wanted_count_++] = page;
+}
+
+// What there is no room for waits for the next barrier: a list that is too long would keep all nodes from moving anything.
+void Driver::publish_wanted(uint64_t episode) {
+  if (lines_->takes_no_more()) to_lines_->refuse();
+  {
+    const LockGuard hold(wanted_lock_);
+    for (uint64_t published = 0; wanted_count_ != 0 && published < words::kToLinesRuns;) {
+      const PageId page = wanted_[--wanted_count_];
+      // Another node may have wanted it, too.
+      if (records_[page.value].by_lines.load(std::memory_order_relaxed)) continue;
+      to_lines_->add(page);
+      ++published;
+    }
+  }
+  to_lines_->publish(episode);
+}
+
+// Homes have moved.
+void Driver::apply_wanted() {
+  if (const auto wanted = to_lines_->lists())
+    for_each_named_run(*wanted, [this](const NoticeRun& run, std::optional<NodeId>) { move_to_lines(run); });
+  else
+    // A node has refused, and would go on doing so. All nodes find that at this barrier.
+    moves_no_more_.store(true, std::memory_order_relaxed);
+  to_lines_->forget();
+}
+
+// A page that has moved already stays as it is: a node may want it at a later barrier than another one. All nodes skip the same
+// pages.
+void Driver::move_to_lines(NoticeRun run) {
+  const auto has_moved = [this](uint64_t page) { return records_[page].by_lines.load(std::memory_order_relaxed); };
+  for (uint64_t page = run.first.value, next; page < run.end(); page = next) {
+    for (next = page; next < run.end() && next - page < kGroup && !has_moved(next); ++next)
+      if (!home_of(PageId(next), records_[next], true))
+        panic("a node wants a page to move to lines that is not allocated:", next);
+    if (next != page)
+      give_up({PageId(page), next - page});
+    else
+      ++next;
+  }
+}
+
+// At most a group of pages. Without thread safety analysis: it holds the locks of all of them.
+void Driver::give_up(NoticeRun run) MG_NO_THREAD_SAFETY_ANALYSIS {
+  RunJoiner runs = runs_of_rights();
+  const auto take = [this](const std::optional<NoticeRun>& some) {
+    if (some) revoke(some->first, some->count);
+  };
+  for (uint64_t page = run.first.value; page < run.end(); ++page) {
+    Record& record = records_[page];
+    MULTIGRAIN_LOCK_STEP(record.lock);
+    record.lock.lock();
+    Actions actions;
+    on_move_to_lines(record.page, actions);
+    record.by_lines.store(true, std::memory_order_relaxed);
+    if (actions.contains(Verb::kRevoke)) take(runs.add(PageId(page)));
+    if (actions.contains(Verb::kDropTwin) && record.twin != nullptr) drop_twin(record);
+  }
+  take(runs.close());
+  for (uint64_t page = run.first.value, next; page < run.end(); page = next) {
+    const NodeId home = records_[page].home();
+    for (next = page + 1; next < run.end() && records_[next].home() == home;) ++next;
+    lines_->take(PageId(page), next - page, home);
+    if (home == self_) this_profile().count(Counter::kPagesToLines, next - page);
+  }
+  for (uint64_t page = run.end(); page-- > run.first.value;) records_[page].lock.unlock();
+}
+
+}  // namespace multigrain::hlrc
