@@ -53,13 +53,13 @@ std::string tell_moves(MovesToLines moves, std::span<const NodeReport> reports) 
 
 }  // namespace
 
-MovesToLines decide_moves_to_lines(const Config& config, const CompiledChecks& checks, bool is_possible) {
+MovesToLines decide_moves_to_lines(const Config& config, const CompiledChecks& checks) {
   if (config.protocol != kAutomaticProtocol || config.traits().kind != ProtocolKind::kHlrc || config.races ||
       config.nodes == 1)
     return MovesToLines::kNotChosen;
   if (!config.hlrc.homes_follow) return MovesToLines::kHomesStay;
   if (config.nodes > kMaxLineNodes) return MovesToLines::kTooManyNodes;
-  if (!is_possible) return MovesToLines::kNoChecks;
+  if (!checks.in_program) return MovesToLines::kNoChecks;
   return checks.has_no_gaps && checks.missing.empty() ? MovesToLines::kYes : MovesToLines::kHasGaps;
 }
 

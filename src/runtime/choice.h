@@ -23,8 +23,8 @@ enum class MovesToLines : uint8_t {
   kHasThreads,    // the program has started threads of its own, which are no processors
 };
 
-// Whether they may when the run begins. `is_possible`: there is a line protocol that can take pages over.
-[[nodiscard]] MovesToLines decide_moves_to_lines(const Config& config, const CompiledChecks& checks, bool is_possible);
+// Whether they may when the run begins.
+[[nodiscard]] MovesToLines decide_moves_to_lines(const Config& config, const CompiledChecks& checks);
 
 // Sentences for the statistics; empty if everything was named.
 [[nodiscard]] std::string tell_choice(const Config& config, MovesToLines moves, std::span<const NodeReport> reports);

@@ -190,19 +190,17 @@ Status Node::build_protocols() {
         "{} was compiled without access checks, which the protocol {} needs: compile it with mgcc or mg++, or choose "
         "a page protocol (--protocol mgs)",
         checks_.missing, config_.protocol);
-  if (!checks_.in_program || config_.nodes > kMaxLineNodes) {
-    moves_to_lines_ = decide_moves_to_lines(config_, checks_, false);
-    return {};
-  }
+  moves_to_lines_ = decide_moves_to_lines(config_, checks_);
+  if (!checks_.in_program || config_.nodes > kMaxLineNodes) return {};
   auto lines = create_line_protocol(config_.protocol_of(Grain::kLine), services, {*line_table_, *hazard_slots_},
                                     config_.model, config_.prefetch);
   if (!lines) return tl::unexpected(lines.error());
   line_protocol_ = std::move(*lines);
   both_protocols_ = std::make_unique<ByGrain>(*page_protocol_, *line_protocol_);
   protocol_ = both_protocols_.get();
-  LineKeeper* const keeper = line_protocol_->keeper();
-  moves_to_lines_ = decide_moves_to_lines(config_, checks_, keeper != nullptr);
   if (moves_to_lines()) {
+    LineKeeper* const keeper = line_protocol_->keeper();
+    MG_CHECK(keeper != nullptr);
     handover_.emplace(*keeper);
     if (Status offered = page_protocol_->offer_lines(*handover_); !offered) return offered;
   }

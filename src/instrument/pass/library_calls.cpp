@@ -96,7 +96,7 @@ bool look_at_arguments(CallBase& call, const Function& callee, Library kind) {
     likely |= !(i == 0 && callee.getName().starts_with("_ZN"));
   }
   if (suspects.empty()) return false;
-  // Also where the warning is left out: what a private object of a member function points to may be shared.
+  // There is a gap also where the warning is left out: what a private object of a member function points to may be shared.
   if (kind == Library::kUnchecked) note_gap(*call.getFunction());
   if (likely && kind == Library::kUnchecked) {
     warn(*call.getFunction(), call.getDebugLoc(),

@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 
+#include "base/config.h"
 #include "base/error.h"
 #include "instrument/runtime/entry.h"
 #include "instrument/runtime/installed_protocol.h"
@@ -41,8 +42,8 @@ MG_ENTRY void __multigrain_hand_out(const void* pointer, const void* function, c
   if (protocol == nullptr) return;
   const auto address = reinterpret_cast<uintptr_t>(pointer);
   // What is handed over may go on to the next page, which may have moved to lines where this one has not.
-  constexpr uintptr_t kPage = 4096;
-  if (!protocol->keeps(address) && !protocol->keeps(address + kPage - 1)) return protocol->is_handed_out(address);
+  constexpr uintptr_t kFurther = multigrain::Config::kMinPageSize - 1;
+  if (!protocol->keeps(address) && !protocol->keeps(address + kFurther)) return protocol->is_handed_out(address);
   if (!is_of_library(function, name)) return;
   int status = 0;
   const std::unique_ptr<char, void (*)(void*)> readable(abi::__cxa_demangle(name, nullptr, nullptr, &status),

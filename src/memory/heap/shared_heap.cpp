@@ -40,7 +40,7 @@ uint64_t without_block_size(uint64_t third_word) {
 }
 bool is_block_size(const Placement& placement, size_t page_size) {
   return placement.block_size % Placement::kBlockUnit == 0 && placement.block_size <= page_size &&
-         (placement.grain == Grain::kLine ? !placement.may_move_to_lines : placement.block_size == 0);
+         (placement.grain == Grain::kLine || placement.block_size == 0);
 }
 
 // Does the same for a message from another node, and checks it.
@@ -49,7 +49,9 @@ Placement placement_from(const Message& message, const HeapGeometry& geometry) {
   const bool known = policy == HomePolicy::kInterleaved || policy == HomePolicy::kBlocked ||
                      policy == HomePolicy::kFirstTouch || policy == HomePolicy::kNode;
   const Placement placement = placement_in(message.header);
-  if (!known || message.header.small >= geometry.nodes || !is_block_size(placement, geometry.page_size))
+  const bool moves_from_lines = placement.grain == Grain::kLine && placement.may_move_to_lines;
+  if (!known || message.header.small >= geometry.nodes || !is_block_size(placement, geometry.page_size) ||
+      moves_from_lines)
     panic("heap message with a bad placement: policy, node, from node", message.header.flags, message.header.small,
           message.from.value);
   return placement;
