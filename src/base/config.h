@@ -87,7 +87,7 @@ struct Config {
   std::string protocol{kAutomaticProtocol};              // MULTIGRAIN_PROTOCOL
   size_t line_size = 64;                                 // MULTIGRAIN_LINE_SIZE, bytes; dszoom and shasta
   size_t block_size = 0;                                 // MULTIGRAIN_BLOCK_SIZE, bytes; shasta; 0: by the object
-  MemoryModel model = MemoryModel::kSequential;          // MULTIGRAIN_MODEL: sc, tso, rc; shasta
+  MemoryModel model = MemoryModel::kSequential;          // MULTIGRAIN_MODEL: sc, rc; shasta
   AccessMechanism access = AccessMechanism::kAutomatic;  // MULTIGRAIN_ACCESS
   CallsBy calls = CallsBy::kJump;                        // MULTIGRAIN_CALLS
   std::vector<std::string> local_files;                  // MULTIGRAIN_LOCAL_FILES: folders, the same everywhere

@@ -33,9 +33,8 @@ std::string protocol_names() {
 
 Result<MemoryModel> parse_model(std::string_view text) {
   if (text == "sc") return MemoryModel::kSequential;
-  if (text == "tso") return MemoryModel::kTotalStoreOrder;
   if (text == "rc") return MemoryModel::kRelease;
-  return fail("memory model is '{}'; it must be sc, tso or rc", text);
+  return fail("memory model is '{}'; it must be sc or rc", text);
 }
 
 Result<MgsOptions> parse_mgs(std::string_view text) {

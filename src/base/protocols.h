@@ -93,11 +93,10 @@ std::string protocol_names();
 
 // This is the memory model of shasta: what is promised of a program's accesses to shared memory across nodes.
 enum class MemoryModel : uint8_t {
-  kSequential,       // "sc": one order of all accesses
-  kTotalStoreOrder,  // "tso", x86's: a processor's stores are seen in order
-  kRelease,          // "rc": only fences and synchronisation order accesses
+  kSequential,  // "sc": one order of all accesses
+  kRelease,     // "rc": only fences and synchronisation order accesses
 };
-// Reads "sc", "tso" or "rc".
+// Reads "sc" or "rc".
 Result<MemoryModel> parse_model(std::string_view text);
 
 // These are the papers' optimisations of HLRC. Each can be switched off, to see what it gains.

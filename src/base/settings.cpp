@@ -106,9 +106,7 @@ constexpr Setting kSettings[] = {
      "what moves together under shasta unless an allocation says otherwise: lines, up to a page (default: objects of "
      "up to 1024 bytes as a whole, larger ones by lines)"},
     {"MULTIGRAIN_MODEL", Scope::kRun, parsed<&Config::model, parse_model>, "--model", "MODEL",
-     "memory model of shasta: sc (default; sequential consistency), rc (release consistency) or tso (total store "
-     "order, which is implemented as sc: it promises less, and is as strict and as fast)",
-     "sc,tso,rc"},
+     "memory model of shasta: sc (default; sequential consistency) or rc (release consistency)", "sc,rc"},
     {"MULTIGRAIN_MGS", Scope::kRun, parsed<&Config::mgs, parse_mgs>, "--mgs", "LIST",
      "options of mgs: reads=auto|one-sided|message: a node reads a page by itself, or asks its home (default auto: "
      "one-sided if the nodes share this machine and no network is emulated)"},

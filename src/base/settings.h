@@ -37,7 +37,7 @@ struct Setting {
     return all.substr(all.find("--"));
   }
   // Returns the placeholder, and the possible values if they are a few words, as CLI11 shows them in --help:
-  // "MODEL:{sc,tso,rc}". The setting must not be a flag.
+  // "MODEL:{sc,rc}". The setting must not be a flag.
   [[nodiscard]] std::string type_name() const;
 };
 

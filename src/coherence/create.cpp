@@ -44,12 +44,9 @@ Result<std::unique_ptr<LineMemory>> create_line_protocol(const ProtocolTraits& p
     case ProtocolKind::kDszoom:
       return dszoom::Driver::create(services, lines, prefetch,
                                     prefetch == 0 ? dszoom::Runs::kNever : dszoom::Runs::kLearned);
-    case ProtocolKind::kShasta: {
-      // A store whose check hits would overtake those of its processor that are queued, because checks do not look at
-      // the queue. So under tso a store that misses stalls, as under sc (docs/internals/shasta.md).
-      const bool is_release = model == MemoryModel::kRelease;
-      return shasta::Driver::create(services, lines, is_release ? shasta::Model::kRc : shasta::Model::kSc);
-    }
+    case ProtocolKind::kShasta:
+      return shasta::Driver::create(services, lines,
+                                    model == MemoryModel::kRelease ? shasta::Model::kRc : shasta::Model::kSc);
     case ProtocolKind::kMgs:
     case ProtocolKind::kHlrc:
     case ProtocolKind::kSc:

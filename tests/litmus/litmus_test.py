@@ -29,7 +29,7 @@ WAYS = (
     "--nodes 2 --procs-per-node 2 --protocol dszoom",
     "--nodes 4 --protocol dszoom",
     "--nodes 2 --procs-per-node 2 --protocol shasta --model sc",
-    "--nodes 4 --protocol shasta --model tso",
+    "--nodes 4 --protocol shasta --model sc",
     "--nodes 2 --procs-per-node 2 --protocol shasta --model rc",
     "--nodes 4 --protocol shasta --model rc",
     "--nodes 4 --protocol sc",
