@@ -1,6 +1,7 @@
 #include "coherence/hlrc/fetch_log.h"
 
 #include "coherence/hlrc/words.h"
+#include "profile/virtual_time.h"
 
 namespace multigrain::hlrc {
 namespace {
@@ -11,6 +12,9 @@ uint64_t word_of(size_t node, uint64_t position) {
 }
 
 }  // namespace
+
+FetchLog::FetchLog(Fabric& fabric)
+    : fabric_(fabric), nodes_(static_cast<uint16_t>(fabric.nodes())), own_(fabric, !virtual_time::on()) {}
 
 Completion FetchLog::start_append(NodeId home, NoticeRun run, uint64_t& replaced) {
   Written& written = written_[home.value];
@@ -23,13 +27,13 @@ Completion FetchLog::start_append(NodeId home, NoticeRun run, uint64_t& replaced
 bool FetchLog::is_empty() const {
   if (all_fetched()) return true;
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  for (uint16_t n = 0; n < fabric_.nodes(); ++n)
+  for (uint16_t n = 0; n < nodes_; ++n)
     if (at(n, read_[n].load(std::memory_order_acquire)).is != FetchLogEntry::Is::kEnd) return false;
   return true;
 }
 
 FetchLogEntry FetchLog::at(uint16_t n, uint64_t position) const {
-  return read_fetch_log(fabric_.load_own(SegmentId::kWords, word_of(n, position)), position, words::kFetchLogCount);
+  return read_fetch_log(own_.load(word_of(n, position)), position, words::kFetchLogCount);
 }
 
 }  // namespace multigrain::hlrc

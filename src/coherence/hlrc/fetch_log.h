@@ -11,6 +11,7 @@
 #include "base/spin_lock.h"
 #include "coherence/hlrc/log_entry.h"
 #include "fabric/fabric.h"
+#include "fabric/own_words.h"
 
 namespace multigrain::hlrc {
 
@@ -34,7 +35,7 @@ struct FetchLogEntry {
 // use it, and everything is async-signal-safe.
 class FetchLog {
  public:
-  explicit FetchLog(Fabric& fabric) : fabric_(fabric) {}
+  explicit FetchLog(Fabric& fabric);
 
   // Starts to append consecutive pages, whose home is `home`. `replaced` must live until the operation is complete.
   Completion start_append(NodeId home, NoticeRun run, uint64_t& replaced);
@@ -48,7 +49,7 @@ class FetchLog {
   // at a time.
   template <typename Visit>
   bool read(Visit&& visit) {
-    for (uint16_t n = 0; n < fabric_.nodes(); ++n) {
+    for (uint16_t n = 0; n < nodes_; ++n) {
       uint64_t position = read_[n].load(std::memory_order_relaxed);
       for (FetchLogEntry entry; (entry = at(n, position)).is != FetchLogEntry::Is::kEnd; ++position) {
         if (entry.is == FetchLogEntry::Is::kOverwritten) {
@@ -71,6 +72,8 @@ class FetchLog {
   [[nodiscard]] FetchLogEntry at(uint16_t n, uint64_t position) const;
 
   Fabric& fabric_;
+  const uint16_t nodes_;
+  const OwnWords own_;
   // These are the positions of the next entries to read in the nodes' rings here.
   std::array<std::atomic<uint64_t>, NodeSet::kCapacity> read_{};
   std::atomic<bool> all_fetched_{false};
