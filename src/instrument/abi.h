@@ -15,7 +15,7 @@ extern "C" {
 
 /* The version of this contract. Compiled code carries it in a note, and code of another version does not run under a
  * line protocol. The number has no suffix, because it is also written into assembly. */
-#define MG_FINE_VERSION 4
+#define MG_FINE_VERSION 5
 
 /* Pointers to words that compiled code tests; the words are 0 in a run whose protocol has no use for them.
  * __multigrain_pending_messages: not 0 while messages wait that this processor should handle (polls).
@@ -25,29 +25,40 @@ extern const uint64_t* __multigrain_pending_messages __attribute__((visibility("
 extern const uint64_t* __multigrain_outstanding __attribute__((visibility("default")));
 extern uint64_t* __multigrain_rights_epoch __attribute__((visibility("default")));
 
-/* Publishes the loop hazard. Returns the node's rights epoch if entries of the rights cache that were made in that
- * epoch are valid while the hazard is published, and MG_FINE_CACHE_UNUSABLE otherwise. Keeps registers. */
-uint64_t __multigrain_publish_loop_hazard(void);
-/* Compiled code calls this while the loop hazard is published in an epoch with MG_FINE_EPOCH_CACHED. It checks all
- * lines of the pages of [address, address + size), and enters what it finds into the rights cache. Keeps registers. */
-void __multigrain_cache_rights(const void* address, uint64_t size);
+/* --- Compiled code stores by these entries where its own check has not found that it may. They keep registers.
+ *
+ * Makes a store to shared memory, naturally aligned. */
+void __multigrain_store_1(void* address, uint64_t value);
+void __multigrain_store_2(void* address, uint64_t value);
+void __multigrain_store_4(void* address, uint64_t value);
+void __multigrain_store_8(void* address, uint64_t value);
+/* Makes the line at `address` exclusive, and returns with hazard 0 published for stores to it: the caller stores within
+ * the line, and then clears the hazard. `address` must be shared. */
+void __multigrain_begin_store(void* address);
+/* Publishes the loop hazard, unless it is published, and tests whether this node may store to the lines of [address,
+ * address + size); size is at most 64. If it may, returns the node's rights epoch, in which entries of the rights cache
+ * are valid while the hazard is published, or MG_FINE_CACHE_UNUSABLE. Otherwise clears the hazard, and returns
+ * MG_FINE_NO_LOOP_HAZARD. */
+uint64_t __multigrain_check_in_loop(const void* address, uint64_t size);
+/* Does the same for a line that this node may store to, which it brings if need be. `address` must be shared. */
+uint64_t __multigrain_update_in_loop(void* address);
+/* These do what __multigrain_check_in_loop() does for their store, and make it in either case. */
+uint64_t __multigrain_store_1_in_loop(void* address, uint64_t value);
+uint64_t __multigrain_store_2_in_loop(void* address, uint64_t value);
+uint64_t __multigrain_store_4_in_loop(void* address, uint64_t value);
+uint64_t __multigrain_store_8_in_loop(void* address, uint64_t value);
 
 /* --- Compiled code calls these entries of the runtime. They may wait for other nodes, and run message handlers
  * meanwhile. They clear every hazard that the caller has published, except polls and fences, which do nothing while a
- * hazard is published. Only the entries whose names end in _miss keep registers: compiled code calls them by the
- * convention preserve_all (see the trampolines in src/instrument/runtime). */
+ * hazard is published. Of these entries only those whose names end in _miss keep registers: compiled code calls them by
+ * the convention preserve_all (see the trampolines in src/instrument/runtime). */
 
-/* Compiled code calls this when a load of `size` bytes (1, 2, 4 or 8; it may cross lines, and need not be of shared
- * memory) returned the flag value, or a part of it. Returns the value that the load is to have. */
-uint64_t __multigrain_load_miss(const void* address, unsigned size);
-/* Compiled code calls this when the word of the line at `address` is not MG_FINE_EXCLUSIVE. Makes the line exclusive,
- * and returns with the caller's hazard 0 published for stores to it: the caller stores within the line, and then clears
- * the hazard. `address` must be shared. */
-void __multigrain_store_miss(void* address);
-/* Does the same for a store of `size` bytes (1 to 16) within the line, whose value is `low` and, of more than 8 bytes,
- * also `high`. Returns 1, with no hazard published, if the protocol has taken the store: the caller then goes on behind
- * the store. Returns 0 if the caller is to store, as above. */
-uint64_t __multigrain_store_value_miss(void* address, uint64_t low, uint64_t high, unsigned size);
+/* Compiled code calls these when a load of 1, 2, 4 or 8 bytes (it may cross lines, and need not be of shared memory)
+ * returned the flag value, or a part of it. They return the value that the load is to have. */
+uint64_t __multigrain_load_1_miss(const void* address);
+uint64_t __multigrain_load_2_miss(const void* address);
+uint64_t __multigrain_load_4_miss(const void* address);
+uint64_t __multigrain_load_8_miss(const void* address);
 /* Handles messages. Compiled code calls this when *__multigrain_pending_messages is not 0. */
 void __multigrain_poll_miss(void);
 /* Waits until this node's stores are visible to all nodes. Compiled code calls this before a release operation when
@@ -82,7 +93,7 @@ typedef struct mg_fine_run {
  * hazards 0 .. count-1 itself. */
 int __multigrain_batch_begin(const mg_fine_run* runs, unsigned count);
 /* Does the same in a loop that uses the loop hazard. If the node has the rights to all lines, the loop hazard covers
- * them, and no other hazard is published. Returns what __multigrain_publish_loop_hazard() returns, with the loop hazard
+ * them, and no other hazard is published. Returns what __multigrain_check_in_loop() returns, with the loop hazard
  * published; MG_FINE_NO_LOOP_HAZARD, with hazards of the batch's own published; or 0, with none published. */
 uint64_t __multigrain_batch_begin_in_loop(const mg_fine_run* runs, unsigned count);
 /* Does the same as __multigrain_batch_begin() for a few stores whose own check failed. Keeps registers. */

@@ -1,5 +1,5 @@
-// The entries that checks call when they miss keep every register but r11 and the result's, whatever vectors the
-// program uses and whatever the runtime does to them.
+// The entries that checks call keep every register but r11 and the result's, whatever vectors the program uses and
+// whatever the runtime does to them.
 #include <gtest/gtest.h>
 #include <immintrin.h>
 
@@ -21,7 +21,7 @@ enum Vectors : unsigned { kXmm, kYmm, kZmm };
 struct alignas(64) Registers {
   std::array<std::array<uint64_t, 8>, 32> vector;
   std::array<uint64_t, 8> mask;     // at 2048
-  std::array<uint64_t, 8> general;  // at 2112: rdx, rcx, r8, r9, r10, rbx, mxcsr
+  std::array<uint64_t, 9> general;  // at 2112: rdx, rcx, r8, r9, r10, rbx, mxcsr, rsi, rdi
 };
 static_assert(offsetof(Registers, general) == 2112);
 
@@ -30,8 +30,9 @@ static_assert(offsetof(Registers, general) == 2112);
 // This is a variable of the trampolines: 0 makes them keep registers by xsave.
 extern "C" uint8_t multigrain_keep_by_moves;
 
-// Loads the registers from `in`, calls `entry(address, 8)` and stores them to `out`. Returns what the entry returned.
-extern "C" uint64_t multigrain_test_call(const void* entry, const void* address, const Registers* in, Registers* out,
+// Loads the registers from `in`, with `rax` in rax, calls the entry, whose arguments are in rdi and rsi, and stores the
+// registers to `out`. Returns what the entry left in rax.
+extern "C" uint64_t multigrain_test_call(const void* entry, uint64_t rax, const Registers* in, Registers* out,
                                          unsigned vectors);
 asm(R"(
 .altmacro
@@ -70,7 +71,7 @@ multigrain_test_call:
   pushq %r15
   subq $24, %rsp
   movq %rdi, %r15
-  movq %rsi, %rdi
+  movq %rsi, %rax
   movq %rdx, %r12
   movq %rcx, %r13
   movl %r8d, %r14d
@@ -88,7 +89,8 @@ multigrain_test_call:
   MULTIGRAIN_TEST_ALL LOAD, vmovaps, zmm, 0, 31
   MULTIGRAIN_TEST_MASKS 0
 3:
-  movl $8, %esi
+  movq 2112 + 56(%r12), %rsi
+  movq 2112 + 64(%r12), %rdi
   movq 2112(%r12), %rdx
   movq 2112 + 8(%r12), %rcx
   movq 2112 + 16(%r12), %r8
@@ -102,6 +104,8 @@ multigrain_test_call:
   movq %r9, 2112 + 24(%r13)
   movq %r10, 2112 + 32(%r13)
   movq %rbx, 2112 + 40(%r13)
+  movq %rsi, 2112 + 56(%r13)
+  movq %rdi, 2112 + 64(%r13)
   stmxcsr 2112 + 48(%r13)
   ldmxcsr -48(%rbp)
   cmpl $1, %r14d
@@ -163,6 +167,20 @@ class Spoiling : public FakeLineProtocol {
   using FakeLineProtocol::FakeLineProtocol;
   void load(uintptr_t address, std::span<std::byte> out) override {
     FakeLineProtocol::load(address, out);
+    spoil();
+  }
+  bool store(uintptr_t address, std::span<const std::byte> value) override {
+    const bool taken = FakeLineProtocol::store(address, value);
+    spoil();
+    return taken;
+  }
+  void begin_store(uintptr_t address) override {
+    FakeLineProtocol::begin_store(address);
+    spoil();
+  }
+
+ private:
+  static void spoil() {
     if (has(kZmm))
       spoil_avx512();
     else if (has(kYmm))
@@ -173,35 +191,152 @@ class Spoiling : public FakeLineProtocol {
   }
 };
 
+struct Entry {
+  const char* name;
+  const void* code;
+  bool has_result;
+  bool takes_size;  // as its second argument
+};
+template <typename Function>
+const void* code(Function* function) {
+  return reinterpret_cast<const void*>(function);
+}
+const std::array kEntries = {
+    Entry{"load_8_miss", code(&__multigrain_load_8_miss), true, false},
+    Entry{"begin_store", code(&__multigrain_begin_store), false, false},
+    Entry{"store_1", code(&__multigrain_store_1), false, false},
+    Entry{"store_8", code(&__multigrain_store_8), false, false},
+    Entry{"store_1_in_loop", code(&__multigrain_store_1_in_loop), true, false},
+    Entry{"store_8_in_loop", code(&__multigrain_store_8_in_loop), true, false},
+    Entry{"update_in_loop", code(&__multigrain_update_in_loop), true, false},
+    Entry{"check_in_loop", code(&__multigrain_check_in_loop), true, true},
+};
+
+void expect_registers_kept(FakeLineProtocol& protocol, const Entry& entry, Vectors vectors, bool misses,
+                           std::mt19937_64& random) {
+  unsigned char* const address = protocol.memory() + 1024;
+  Registers in, out;
+  for (auto& vector : in.vector)
+    for (uint64_t& word : vector) word = random();
+  for (uint64_t& word : in.mask) word = random();
+  for (uint64_t& word : in.general) word = random();
+  if (entry.takes_size) in.general[7] = 8;
+  in.general[6] = _MM_MASK_MASK;  // no exception has happened
+  in.general[8] = reinterpret_cast<uintptr_t>(address);
+  out = in;
+  const uint64_t value = random();
+  const uint64_t rax = random();
+  __multigrain_store(address, sizeof value, &value);
+  if (misses) protocol.take_away(reinterpret_cast<uintptr_t>(address));
+  for (auto& vector : out.vector) vector.fill(0);
+  const uint64_t before = protocol.misses();
+  const uint64_t result = multigrain_test_call(entry.code, rax, &in, &out, vectors);
+  if (misses && !entry.takes_size) {
+    EXPECT_GT(protocol.misses(), before);
+  }
+  for (unsigned i = 0; i < MG_FINE_HAZARDS; ++i) __multigrain_hazards[i] = 0;
+  if (!entry.has_result) {
+    EXPECT_EQ(result, rax);
+  }
+  if (entry.code == code(&__multigrain_load_8_miss)) {
+    EXPECT_EQ(result, value);
+  }
+  EXPECT_EQ(in.general, out.general);
+  EXPECT_EQ(in.mask, out.mask);
+  const size_t words = vectors == kXmm ? 2 : vectors == kYmm ? 4 : 8;
+  for (size_t i = 0; i < (vectors == kZmm ? 32 : 16); ++i)
+    EXPECT_EQ(std::memcmp(&in.vector[i], &out.vector[i], words * 8), 0) << "vector " << i;
+}
+
 void expect_registers_kept() {
   Spoiling protocol(4096, 6);
   std::thread([&] {
     protocol.join();
-    unsigned char* const address = protocol.memory() + 1024;
     std::mt19937_64 random(1);
-    for (const Vectors vectors : {kXmm, kYmm, kXmm, kZmm, kYmm, kXmm}) {
-      if (!has(vectors)) continue;
-      Registers in, out;
-      for (auto& vector : in.vector)
-        for (uint64_t& word : vector) word = random();
-      for (uint64_t& word : in.mask) word = random();
-      for (uint64_t& word : in.general) word = random();
-      in.general[6] = in.general[7] = _MM_MASK_MASK;  // no exception has happened
-      out = in;
-      const uint64_t value = random();
-      __multigrain_store(address, sizeof value, &value);
-      protocol.take_away(reinterpret_cast<uintptr_t>(address));
-      const uint64_t misses = protocol.misses();
-      for (auto& vector : out.vector) vector.fill(0);
-      EXPECT_EQ(
-          multigrain_test_call(reinterpret_cast<const void*>(&__multigrain_load_miss), address, &in, &out, vectors),
-          value);
-      EXPECT_GT(protocol.misses(), misses);
-      EXPECT_EQ(in.general, out.general) << "vectors " << vectors;
-      EXPECT_EQ(in.mask, out.mask) << "vectors " << vectors;
-      const size_t words = vectors == kXmm ? 2 : vectors == kYmm ? 4 : 8;
-      for (size_t i = 0; i < (vectors == kZmm ? 32 : 16); ++i)
-        EXPECT_EQ(std::memcmp(&in.vector[i], &out.vector[i], words * 8), 0) << "vectors " << vectors << ", " << i;
+    for (const Entry& entry : kEntries) {
+      for (const Vectors vectors : {kXmm, kYmm, kXmm, kZmm, kYmm, kXmm}) {
+        if (!has(vectors)) continue;
+        for (const bool misses : {true, false}) {
+          SCOPED_TRACE(::testing::Message() << entry.name << ", vectors " << vectors << ", misses " << misses);
+          expect_registers_kept(protocol, entry, vectors, misses, random);
+        }
+      }
+    }
+  }).join();
+}
+
+// What the entries of stores do, line by line: they store, and say whether the loop hazard is published.
+TEST(Trampolines, EntriesStoreAndSayWhatIsPublished) {
+  FakeLineProtocol protocol(4096, 6);
+  std::thread([&] {
+    protocol.join();
+    auto* const words = reinterpret_cast<uint64_t*>(protocol.memory());
+    const auto loop_hazard = [] { return __multigrain_hazards[MG_FINE_LOOP_HAZARD]; };
+    const auto any_hazard = [] {
+      for (unsigned i = 0; i < MG_FINE_HAZARDS; ++i)
+        if (__multigrain_hazards[i] != 0) return true;
+      return false;
+    };
+    __multigrain_store_8(words, 0x1122334455667788);
+    __multigrain_store_4(words + 1, 0xaaaaaaaa11223344);
+    __multigrain_store_2(words + 2, 0xaaaaaaaaaaaa1122);
+    __multigrain_store_1(words + 3, 0xaaaaaaaaaaaaaa11);
+    EXPECT_EQ(words[0], 0x1122334455667788);
+    EXPECT_EQ(words[1], 0x11223344);
+    EXPECT_EQ(words[2], 0x1122);
+    EXPECT_EQ(words[3], 0x11);
+    EXPECT_FALSE(any_hazard());
+
+    EXPECT_NE(__multigrain_store_8_in_loop(words + 4, 4), MG_FINE_NO_LOOP_HAZARD);
+    EXPECT_NE(loop_hazard(), 0);
+    const uint64_t published = loop_hazard();
+    EXPECT_NE(__multigrain_store_4_in_loop(words + 5, ~uint64_t{0}), MG_FINE_NO_LOOP_HAZARD);
+    EXPECT_EQ(loop_hazard(), published);  // it is published once
+    EXPECT_EQ(words[4], 4);
+    EXPECT_EQ(words[5], 0xffffffff);
+    // A run may begin in one line, end in the next but one, and miss in any of them.
+    EXPECT_NE(__multigrain_check_in_loop(words + 1, 64), MG_FINE_NO_LOOP_HAZARD);
+    __multigrain_hazards[MG_FINE_LOOP_HAZARD] = 0;
+    for (const uint64_t missing : {0, 8}) {
+      protocol.take_away(reinterpret_cast<uintptr_t>(words + missing));
+      EXPECT_EQ(__multigrain_check_in_loop(words + 1, 64), MG_FINE_NO_LOOP_HAZARD) << missing;
+      EXPECT_FALSE(any_hazard());
+      // The runtime makes the store, under no hazard that is left.
+      EXPECT_EQ(__multigrain_store_8_in_loop(words + missing, 9), MG_FINE_NO_LOOP_HAZARD);
+      EXPECT_FALSE(any_hazard());
+      EXPECT_EQ(words[missing], 9);
+    }
+    protocol.take_away(reinterpret_cast<uintptr_t>(words));
+    EXPECT_NE(__multigrain_update_in_loop(words), MG_FINE_NO_LOOP_HAZARD);
+    EXPECT_NE(loop_hazard(), 0);
+    EXPECT_EQ(words[0], 9);
+    __multigrain_hazards[MG_FINE_LOOP_HAZARD] = 0;
+    EXPECT_FALSE(any_hazard());
+    protocol.take_away(reinterpret_cast<uintptr_t>(words));
+    __multigrain_begin_store(words);
+    EXPECT_NE(__multigrain_hazards[0], 0);
+    __multigrain_hazards[0] = 0;
+    EXPECT_FALSE(any_hazard());
+    protocol.take_away(reinterpret_cast<uintptr_t>(words));
+    __multigrain_store_8(words, 10);
+    EXPECT_EQ(words[0], 10);
+    EXPECT_FALSE(any_hazard());
+  }).join();
+}
+
+// With the shortest lines a run of 64 bytes has parts of three, and each of them is looked at.
+TEST(Trampolines, EveryLineOfARunIsLookedAt) {
+  FakeLineProtocol protocol(4096, MG_FINE_MIN_LINE_SHIFT);
+  std::thread([&] {
+    protocol.join();
+    unsigned char* const begin = protocol.memory() + 8;
+    const uint64_t value = 1;
+    for (const size_t missing : {0, 24, 56}) {
+      EXPECT_NE(__multigrain_check_in_loop(begin, 64), MG_FINE_NO_LOOP_HAZARD) << missing;
+      __multigrain_hazards[MG_FINE_LOOP_HAZARD] = 0;
+      protocol.take_away(reinterpret_cast<uintptr_t>(begin + missing));
+      EXPECT_EQ(__multigrain_check_in_loop(begin, 64), MG_FINE_NO_LOOP_HAZARD) << missing;
+      __multigrain_store(begin + missing, sizeof value, &value);
     }
   }).join();
 }

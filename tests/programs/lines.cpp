@@ -35,7 +35,7 @@ void store(uint64_t* word, uint64_t value) {
 // This is an atomic of compiled code: the native instruction, under a hazard over the line.
 template <typename Change>
 uint64_t change(uint64_t* word, Change&& change) {
-  __multigrain_store_miss(word);
+  __multigrain_begin_store(word);
   const uint64_t old = change(reinterpret_cast<std::atomic<uint64_t>&>(*word));
   std::atomic_ref<uint64_t>(__multigrain_hazards[0]).store(0, std::memory_order_release);
   return old;

@@ -83,8 +83,9 @@ bool asks_for_sanitizer(std::string_view argument, std::initializer_list<std::st
 
 // Checks the list of -fmultigrain-checks=. The words are those of the pass (src/instrument/pass/plugin.cpp).
 Status check_list(std::string_view list) {
-  static constexpr std::array kWords = {"loops",    "nests", "rows",      "batch", "group",    "narrow", "expand",
-                                        "prefetch", "hold",  "arguments", "pages", "versions", "verify", "all"};
+  static constexpr std::array kWords = {"loops",  "nests",   "rows",     "batch",  "group",
+                                        "narrow", "expand",  "prefetch", "hold",   "arguments",
+                                        "pages",  "updates", "versions", "verify", "all"};
   while (true) {
     const std::string_view given = list.substr(0, list.find(','));
     const std::string_view word = given.starts_with("no-") ? given.substr(3) : given;

@@ -49,6 +49,7 @@ All options are clang's, but for these:
                              [no-]hold    one hazard for the stores of several iterations
                              [no-]arguments  no checks for arguments that point to locals in all calls
                              [no-]pages   pages whose lines are all here are cached
+                             [no-]updates  a load and a store of the same place are checked together
                              [no-]versions  loops have versions for objects that turn out to be private
                              [no-]all     all of these
                              and, off unless it is asked for:

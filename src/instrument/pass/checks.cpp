@@ -12,6 +12,7 @@
 #include "shared.h"
 #include "store_batches.h"
 #include "store_checks.h"
+#include "updates.h"
 #include "verify.h"
 
 namespace multigrain::checks {
@@ -48,8 +49,13 @@ bool insert_checks(Function& checked, AAResults& aliases) {
   std::vector<LoadGroup> load_groups;
   std::vector<Batch> batches;
   for (BasicBlock& block : checked) {
-    form_load_groups(function, block, load_groups);
-    form_batches(function, loop_hazard, block, batches);
+    std::vector<LoadGroup> groups_of_block;
+    std::vector<Batch> batches_of_block;
+    form_load_groups(function, block, groups_of_block);
+    form_batches(function, loop_hazard, block, batches_of_block);
+    form_updates(function, groups_of_block, batches_of_block);
+    load_groups.insert(load_groups.end(), groups_of_block.begin(), groups_of_block.end());
+    batches.insert(batches.end(), batches_of_block.begin(), batches_of_block.end());
   }
   for (const LoadGroup& group : load_groups) check_loads(function, group);
   for (Batch& batch : batches) {

@@ -22,7 +22,7 @@ void drop_promises(Function& function) {
       argument.removeAttr(kind);
 }
 
-FunctionCallee cold_entry(Module& module, const char* name, FunctionType* type) {
+FunctionCallee cold_entry(Module& module, StringRef name, FunctionType* type) {
   FunctionCallee callee = module.getOrInsertFunction(name, type);
   auto* const function = cast<Function>(callee.getCallee());
   function->setCallingConv(CallingConv::PreserveAll);
@@ -36,6 +36,20 @@ CallInst* call_cold_entry(IRBuilderBase& builder, FunctionCallee callee, ArrayRe
   CallInst* const call = builder.CreateCall(callee, arguments);
   call->setCallingConv(CallingConv::PreserveAll);
   return call;
+}
+
+CallInst* call_store_entry(IRBuilderBase& builder, StoreInst& store, StringRef where, Type* result) {
+  Module& module = *store.getModule();
+  const DataLayout& layout = module.getDataLayout();
+  Value* value = store.getValueOperand();
+  const unsigned size = static_cast<unsigned>(layout.getTypeStoreSize(value->getType()));
+  if (value->getType()->isPtrOrPtrVectorTy())
+    value = builder.CreatePtrToInt(value, layout.getIntPtrType(value->getType()));
+  value = builder.CreateBitCast(value, builder.getIntNTy(size * 8));
+  value = builder.CreateZExt(value, builder.getInt64Ty());
+  const std::string name = ("__multigrain_store_" + Twine(size) + where).str();
+  auto* const type = FunctionType::get(result, {builder.getPtrTy(), builder.getInt64Ty()}, false);
+  return call_cold_entry(builder, cold_entry(module, name, type), {store.getPointerOperand(), value});
 }
 
 Instruction* if_not_zero(Instruction& before, const char* name) {

@@ -10,11 +10,16 @@ namespace multigrain::checks {
 // -flto) would rely on them.
 void drop_promises(llvm::Function& function);
 
-// These declare an entry of the runtime that keeps registers (in instrument/abi.h: its name ends in _miss), and
+// These declare an entry of the runtime that keeps registers (instrument/abi.h), and
 // make a call of it.
-llvm::FunctionCallee cold_entry(llvm::Module& module, const char* name, llvm::FunctionType* type);
+llvm::FunctionCallee cold_entry(llvm::Module& module, llvm::StringRef name, llvm::FunctionType* type);
 llvm::CallInst* call_cold_entry(llvm::IRBuilderBase& builder, llvm::FunctionCallee callee,
                                 llvm::ArrayRef<llvm::Value*> arguments);
+
+// Calls the runtime's entry (instrument/abi.h) that makes a store of the size of `store`, whose name ends in `where`,
+// with the address and the value of `store`.
+llvm::CallInst* call_store_entry(llvm::IRBuilderBase& builder, llvm::StoreInst& store, llvm::StringRef where,
+                                 llvm::Type* result);
 
 // Puts three instructions in front of `before`: load the pointer of that name (instrument/abi.h), compare the
 // word behind it with 0, branch. Returns the end of the cold branch, in front of which the caller inserts what

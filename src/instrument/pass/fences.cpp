@@ -66,10 +66,8 @@ bool insert_fences(Function& function) {
   for (Instruction* release : releases) {
     IRBuilder<> builder(if_not_zero(*release, "__multigrain_outstanding"));
     builder.SetCurrentDebugLocation(release->getDebugLoc());
-    call_cold_entry(
-        builder,
-        cold_entry(*function.getParent(), "__multigrain_fence_miss", FunctionType::get(builder.getVoidTy(), false)),
-        {});
+    call_cold_entry(builder,
+                    cold_entry(*function.getParent(), kFenceMiss, FunctionType::get(builder.getVoidTy(), false)), {});
     if (auto* fence = dyn_cast<FenceInst>(release);
         fence != nullptr && fence->getOrdering() == AtomicOrdering::SequentiallyConsistent)
       make_cheap(*fence);

@@ -6,6 +6,8 @@
 
 namespace multigrain::checks {
 
+inline constexpr const char* kFenceMiss = "__multigrain_fence_miss";
+
 // Puts a test of __multigrain_outstanding (instrument/abi.h) in front of every atomic and every fence of release order,
 // of every sequentially consistent one, and of calls that let another thread go on. It runs before insert_checks(),
 // which makes all atomics sequentially consistent. Returns whether the function changed.

@@ -116,7 +116,7 @@ class LoadChecks {
     } else {
       for (LoadInst* load : group) {
         slow.SetCurrentDebugLocation(load->getDebugLoc());
-        values.push_back({load, load_again(slow, *load)});
+        values.push_back({load, load_by_runtime(f_, slow, *load)});
       }
     }
     for (auto& [load, value] : values) {
@@ -263,31 +263,30 @@ class LoadChecks {
     return builder.CreateICmpNE(bits, ConstantInt::get(bits->getType(), 0));
   }
 
-  // Loads the value by way of the runtime.
-  Value* load_again(IRBuilder<>& builder, LoadInst& load) {
-    Type* const type = load.getType();
-    const uint64_t size = f_.layout.getTypeStoreSize(type);
-    Value* const pointer = load.getPointerOperand();
-    if (size <= 8) {
-      CallInst* const value = call_cold_entry(
-          builder, cold_entry(f_.module, "__multigrain_load_miss", FunctionType::get(f_.i64, {f_.ptr, f_.i32}, false)),
-          {pointer, builder.getInt32(static_cast<uint32_t>(size))});
-      Type* const integer = builder.getIntNTy(static_cast<unsigned>(size * 8));
-      Value* const narrow = builder.CreateTrunc(value, integer);
-      return type->isPointerTy() ? builder.CreateIntToPtr(narrow, type) : builder.CreateBitCast(narrow, type);
-    }
-    AllocaInst* const value = f_.local(type);
-    call_cold_entry(builder,
-                    cold_entry(f_.module, "__multigrain_load_range_miss",
-                               FunctionType::get(builder.getVoidTy(), {f_.ptr, f_.i64, f_.ptr}, false)),
-                    {pointer, builder.getInt64(size), value});
-    return builder.CreateLoad(type, value);
-  }
-
   CheckedFunction& f_;
 };
 
 }  // namespace
+
+Value* load_by_runtime(const CheckedFunction& function, IRBuilder<>& builder, const LoadInst& load) {
+  Type* const type = load.getType();
+  const uint64_t size = function.layout.getTypeStoreSize(type);
+  auto* const pointer = const_cast<Value*>(load.getPointerOperand());
+  if (size <= 8) {
+    const std::string name = ("__multigrain_load_" + Twine(size) + "_miss").str();
+    CallInst* const value = call_cold_entry(
+        builder, cold_entry(function.module, name, FunctionType::get(function.i64, {function.ptr}, false)), {pointer});
+    Type* const integer = builder.getIntNTy(static_cast<unsigned>(size * 8));
+    Value* const narrow = builder.CreateTrunc(value, integer);
+    return type->isPointerTy() ? builder.CreateIntToPtr(narrow, type) : builder.CreateBitCast(narrow, type);
+  }
+  AllocaInst* const value = function.local(type);
+  call_cold_entry(builder,
+                  cold_entry(function.module, "__multigrain_load_range_miss",
+                             FunctionType::get(builder.getVoidTy(), {function.ptr, function.i64, function.ptr}, false)),
+                  {pointer, builder.getInt64(size), value});
+  return builder.CreateLoad(type, value);
+}
 
 void form_load_groups(CheckedFunction& function, BasicBlock& block, std::vector<LoadGroup>& groups) {
   LoadChecks(function).form_groups(block, groups);

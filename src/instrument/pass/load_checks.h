@@ -14,6 +14,9 @@ using LoadGroup = llvm::SmallVector<llvm::LoadInst*, 8>;
 // Appends the groups of a block's loads to `groups`. Loads of one group are moved together.
 void form_load_groups(CheckedFunction& function, llvm::BasicBlock& block, std::vector<LoadGroup>& groups);
 
+// Loads the value by way of the runtime. Returns it.
+llvm::Value* load_by_runtime(const CheckedFunction& function, llvm::IRBuilder<>& builder, const llvm::LoadInst& load);
+
 // Inserts the check behind the group's last load.
 void check_loads(CheckedFunction& function, llvm::ArrayRef<llvm::LoadInst*> group);
 

@@ -9,10 +9,12 @@
 #include <llvm/IR/Module.h>
 #include <llvm/Support/ErrorHandling.h>
 #include <llvm/Transforms/Utils/BasicBlockUtils.h>
+#include <llvm/Transforms/Utils/Local.h>
 #include <llvm/Transforms/Utils/PromoteMemToReg.h>
 
 #include "bounded.h"
 #include "entry_calls.h"
+#include "fences.h"
 #include "instrument/abi.h"
 #include "options.h"
 #include "polls.h"
@@ -30,19 +32,27 @@ namespace {
 constexpr uint64_t kLoopHazardInstructions = 4096;
 // The number of iterations of loops with hazards of their own that count as one instruction (log2).
 constexpr uint64_t kCheapIterationsShift = 3;
-constexpr const char* kPublishLoopHazard = "__multigrain_publish_loop_hazard";
-constexpr const char* kCacheRights = "__multigrain_cache_rights";
+constexpr StringRef kCheckInLoop = "__multigrain_check_in_loop";
+constexpr StringRef kInLoop = "_in_loop";  // so end the names of these entries
 
 bool has_any_of(const Loop& loop, const DenseSet<const BasicBlock*>& blocks) {
   return any_of(loop.blocks(), [&](const BasicBlock* block) { return blocks.contains(block); });
 }
 
-// Tells whether the call is of one of the runtime's entries that keep registers. They clear all hazards before they
-// wait, except polls and fences, which do nothing while a hazard is published. finish() clears the loop hazard
-// before all of them.
+// Tells whether the call is of one of the runtime's entries that keep registers, and leave no hazard published. Those
+// that return how the loop hazard is published are not among them.
 bool is_cold(const CallBase& call) {
-  return call.getCallingConv() == CallingConv::PreserveAll && !is_call_of(call, kPublishLoopHazard) &&
-         !is_call_of(call, kCacheRights);
+  return call.getCallingConv() == CallingConv::PreserveAll && !call.getCalledFunction()->getName().ends_with(kInLoop);
+}
+
+// Tells whether the entry does nothing while a hazard is published. All other entries clear all hazards.
+bool needs_cleared_hazards(const CallBase& call) {
+  return is_call_of(call, kPollMiss) || is_call_of(call, kFenceMiss);
+}
+
+// Tells whether the loop hazard must not stay published over the call.
+bool ends_hold(const CallBase& call) {
+  return !is_harmless_call(call) && !isa<DbgInfoIntrinsic>(call) && !is_cold(call);
 }
 
 // Tells whether the loop consists of a few computations and a poll, as a loop over the bits of an index does. To count
@@ -85,8 +95,20 @@ void LoopHazard::find(const SetVector<Instruction*>& accesses, const DenseSet<co
   for (const Instruction& instruction : instructions(function_))
     if (const auto* call = dyn_cast<CallInst>(&instruction); call != nullptr && is_call_of(*call, kBatchBegin))
       uses.insert(call->getParent());
-  for (const Loop* loop : loops)
-    if (has_any_of(*loop, stores)) find(*loop, uses, covered);
+  whole_function_ = is_worth_it_outside_of_loops(loops, accesses, order);
+  for (const Loop* loop : loops) {
+    if (has_any_of(*loop, stores))
+      find(*loop, uses, covered);
+    else if (whole_function_)
+      leave_out(*loop, covered);
+  }
+  if (whole_function_) {
+    for (BasicBlock& block : function_) {
+      if (without_.contains(&block) || blocks_.contains(&block) || loops.getLoopFor(&block) != nullptr) continue;
+      cover(block, covered);
+      if (block.getTerminator()->getNumSuccessors() == 0) clear_before_.insert(block.getTerminator());
+    }
+  }
   if (blocks_.empty()) return;
   const auto is_covered = [&](const Instruction* clears) { return covered.contains(clears); };
   if (any_of(clear_before_, is_covered) ||
@@ -102,6 +124,7 @@ void LoopHazard::find(const SetVector<Instruction*>& accesses, const DenseSet<co
   left_ = builder.CreateAlloca(builder.getInt64Ty());
   builder.CreateStore(builder.getInt64(MG_FINE_NO_LOOP_HAZARD), epoch_);
   builder.CreateStore(builder.getInt64(kLoopHazardInstructions), left_);
+  if (blocks_of_loops_.empty()) return;
   shift_ = load_line_shift(builder);
   table_ = builder.CreateSub(builder.getInt64(MG_FINE_TABLE_BASE),
                              builder.CreateShl(builder.CreateLShr(builder.getInt64(MG_FINE_VIEW_BASE), shift_), 3));
@@ -110,59 +133,97 @@ void LoopHazard::find(const SetVector<Instruction*>& accesses, const DenseSet<co
 void LoopHazard::find(const Loop& loop, const DenseSet<const BasicBlock*>& uses,
                       const DenseSet<const Instruction*>& covered) {
   const size_t polls_before = polls_.size();
-  DenseSet<const BasicBlock*> without;  // blocks of inner loops that do not use the hazard
   for (const Loop* inside : loop) {
     if (has_any_of(*inside, uses)) {
       find(*inside, uses, covered);
       continue;
     }
-    // A loop without stores may be under a piece's hazards: the vectoriser leaves such a loop when it has moved the
-    // piece's accesses in front of it and behind it. Nothing may clear the hazards there. The loop is bounded, and its
-    // iterations are counted at the piece's end.
-    const bool is_covered = covered.contains(inside->getHeader()->getTerminator());
-    if (!is_covered && is_small(*inside)) {
-      // To count the iterations of a loop that ends soon anyway would cost more than the loop.
-      if (most_iterations_of_shifts(*inside) == 0) count_iterations(*inside, polls_.size());
-      continue;
-    }
-    without.insert(inside->block_begin(), inside->block_end());
-    if (is_covered) continue;
-    for (BasicBlock* before : predecessors(inside->getHeader())) {
-      if (inside->contains(before)) continue;
-      Instruction* const branch = before->getTerminator();
-      // If the branch may go elsewhere as well, the hazard stays published on that way, where a piece may begin.
-      if (branch->getNumSuccessors() == 1)
-        clear_before_.insert(branch);
-      else
-        clear_on_edges_.insert({branch, inside->getHeader()});
-    }
+    leave_out(*inside, covered);
   }
-  for (BasicBlock* block : loop.blocks()) {
-    if (without.contains(block)) continue;
-    blocks_.insert(block);
-    for (Instruction& instruction : *block) {
-      auto* const call = dyn_cast<CallBase>(&instruction);
-      if (call == nullptr || is_harmless_call(*call) || isa<DbgInfoIntrinsic>(call) || is_cold(*call)) continue;
-      if (is_call_of(*call, kBatchBegin)) {
-        batch_begins_.insert(cast<CallInst>(call));
-      } else if (is_call_of(*call, kBatchEnd)) {
-        batch_ends_.insert(cast<CallInst>(call));
-      } else if (!covered.contains(call)) {
-        clear_before_.insert(call);
-      } else if (!is_short_copy(*call)) {
-        // The hazards over a piece, of which the loop hazard may be one, stay published until its end, so loop_plan.cpp
-        // has not let such a call in.
-        report_fatal_error("multigrain: a call stands under a loop's hazards in " + Twine(function_.getName()) +
-                               ": please report this, and compile with -fmultigrain-checks=no-loops",
-                           false);
-      }
-    }
-  }
+  for (BasicBlock* block : loop.blocks())
+    if (!without_.contains(block) && !blocks_.contains(block)) cover(*block, covered);
+  blocks_of_loops_.insert(loop.block_begin(), loop.block_end());
   count_iterations(loop, polls_before);
-  if (loop.getParentLoop() != nullptr) return;
+  if (loop.getParentLoop() != nullptr || whole_function_) return;
   SmallVector<BasicBlock*, 4> exits;
   loop.getExitBlocks(exits);
   exits_.insert(exits.begin(), exits.end());
+}
+
+// Has the hazard cleared before a loop that does not use it, unless it is small.
+void LoopHazard::leave_out(const Loop& loop, const DenseSet<const Instruction*>& covered) {
+  // A loop without stores may be under a piece's hazards: the vectoriser leaves such a loop when it has moved the
+  // piece's accesses in front of it and behind it. Nothing may clear the hazards there. The loop is bounded, and its
+  // iterations are counted at the piece's end.
+  const bool is_covered = covered.contains(loop.getHeader()->getTerminator());
+  if (!is_covered && is_small(loop)) {
+    // To count the iterations of a loop that ends soon anyway would cost more than the loop.
+    if (most_iterations_of_shifts(loop) == 0) count_iterations(loop, polls_.size());
+    return;
+  }
+  without_.insert(loop.block_begin(), loop.block_end());
+  if (is_covered) return;
+  for (BasicBlock* before : predecessors(loop.getHeader())) {
+    if (loop.contains(before)) continue;
+    Instruction* const branch = before->getTerminator();
+    // If the branch may go elsewhere as well, the hazard stays published on that way, where a piece may begin.
+    if (branch->getNumSuccessors() == 1)
+      clear_before_.insert(branch);
+    else
+      clear_on_edges_.insert({branch, loop.getHeader()});
+  }
+}
+
+// The block's stores use the hazard. Finds the calls before which it has to be cleared.
+void LoopHazard::cover(BasicBlock& block, const DenseSet<const Instruction*>& covered) {
+  blocks_.insert(&block);
+  for (Instruction& instruction : block) {
+    auto* const call = dyn_cast<CallBase>(&instruction);
+    if (call == nullptr || !ends_hold(*call)) continue;
+    if (is_call_of(*call, kBatchBegin)) {
+      batch_begins_.insert(cast<CallInst>(call));
+    } else if (is_call_of(*call, kBatchEnd)) {
+      batch_ends_.insert(cast<CallInst>(call));
+    } else if (!covered.contains(call)) {
+      clear_before_.insert(call);
+    } else if (!is_short_copy(*call)) {
+      // The hazards over a piece, of which the loop hazard may be one, stay published until its end, so loop_plan.cpp
+      // has not let such a call in.
+      report_fatal_error("multigrain: a call stands under a loop's hazards in " + Twine(function_.getName()) +
+                             ": please report this, and compile with -fmultigrain-checks=no-loops",
+                         false);
+    }
+  }
+}
+
+// Tells whether most stores outside of loops come behind others, with no call in between, so that the hazard is
+// published already. To publish it takes about twice as long as to make one store with a hazard of its own.
+bool LoopHazard::is_worth_it_outside_of_loops(const LoopInfo& loops, const SetVector<Instruction*>& accesses,
+                                              const ReversePostOrderTraversal<Function*>& order) const {
+  if (function_.getInstructionCount() > kLoopHazardInstructions) return false;
+  DenseSet<const BasicBlock*> published_behind;
+  unsigned publications = 0, saved = 0;
+  for (const BasicBlock* block : order) {
+    if (loops.getLoopFor(block) != nullptr) continue;
+    bool published = block != &function_.getEntryBlock() && all_of(predecessors(block), [&](const BasicBlock* before) {
+                       return published_behind.contains(before);
+                     });
+    bool in_batch = false;
+    for (const Instruction& instruction : *block) {
+      const auto* const call = dyn_cast<CallBase>(&instruction);
+      if (call != nullptr && ends_hold(*call)) {
+        published = in_batch = false;
+      } else if (accesses.contains(const_cast<Instruction*>(&instruction))) {
+        const auto* const store = dyn_cast<StoreInst>(&instruction);
+        const bool plain = store != nullptr && store->isSimple();
+        if (plain && !in_batch) ++(published ? saved : publications);
+        published |= plain;
+        in_batch = plain;
+      }
+    }
+    if (published) published_behind.insert(block);
+  }
+  return saved > publications;
 }
 
 void LoopHazard::count_iterations(const Loop& loop, size_t polls_before) {
@@ -214,17 +275,23 @@ Value* LoopHazard::epoch(IRBuilder<>& builder) {
   return builder.CreateLoad(builder.getInt64Ty(), epoch_);
 }
 
-void LoopHazard::publish(IRBuilder<>& builder) {
-  // The hazard is published out of line, because it happens seldom, and because the loop's registers are better used to
-  // check lines' words.
-  auto* const type = FunctionType::get(builder.getInt64Ty(), {}, false);
-  builder.CreateStore(call_cold_entry(builder, cold_entry(*function_.getParent(), kPublishLoopHazard, type), {}),
-                      epoch_);
+Value* LoopHazard::check(IRBuilder<>& builder, Value* address, uint64_t size) {
+  auto* const type = FunctionType::get(builder.getInt64Ty(), {builder.getInt64Ty(), builder.getInt64Ty()}, false);
+  Value* const epoch = call_cold_entry(builder, cold_entry(*function_.getParent(), kCheckInLoop, type),
+                                       {address, builder.getInt64(size)});
+  builder.CreateStore(epoch, epoch_);
+  return builder.CreateICmpNE(epoch, builder.getInt64(MG_FINE_NO_LOOP_HAZARD));
 }
 
-void LoopHazard::cache_rights(IRBuilder<>& builder, Value* address, uint64_t size) {
-  auto* const type = FunctionType::get(builder.getVoidTy(), {builder.getInt64Ty(), builder.getInt64Ty()}, false);
-  call_cold_entry(builder, cold_entry(*function_.getParent(), kCacheRights, type), {address, builder.getInt64(size)});
+void LoopHazard::store(IRBuilder<>& builder, StoreInst& store) {
+  builder.CreateStore(call_store_entry(builder, store, kInLoop, builder.getInt64Ty()), epoch_);
+}
+
+void LoopHazard::begin_update(IRBuilder<>& builder, Value* pointer) {
+  auto* const type = FunctionType::get(builder.getInt64Ty(), {builder.getPtrTy()}, false);
+  builder.CreateStore(
+      call_cold_entry(builder, cold_entry(*function_.getParent(), "__multigrain_update_in_loop", type), {pointer}),
+      epoch_);
 }
 
 void LoopHazard::note_cleared(IRBuilder<>& builder) {
@@ -233,7 +300,8 @@ void LoopHazard::note_cleared(IRBuilder<>& builder) {
 
 void LoopHazard::clear(IRBuilder<>& builder) {
   Value* const all = hazards_of_thread(builder, *function_.getParent());
-  clear_hazard(builder, all, MG_FINE_LOOP_HAZARD);
+  Value* const epoch = this->epoch(builder);
+  clears_.push_back({WeakTrackingVH(epoch), clear_hazard(builder, all, MG_FINE_LOOP_HAZARD)});
   note_cleared(builder);
 }
 
@@ -243,7 +311,7 @@ void LoopHazard::finish() {
     auto* const call = dyn_cast<CallInst>(&instruction);
     if (call == nullptr || !is_cold(*call)) continue;
     IRBuilder<> builder(call);
-    clear(builder);
+    needs_cleared_hazards(*call) ? clear(builder) : note_cleared(builder);
   }
   Module& module = *function_.getParent();
   for (CallInst* call : batch_begins_) {
@@ -291,6 +359,28 @@ void LoopHazard::finish() {
   }
   DominatorTree dominators(function_);
   PromoteMemToReg({epoch_, left_}, dominators);
+  // Nothing is to be cleared where the hazard is never published, and no entry of the rights cache is valid.
+  const auto is_never_published = [](Value* epoch) {
+    const auto* const known = dyn_cast_or_null<ConstantInt>(epoch);
+    return known != nullptr && known->getZExtValue() == MG_FINE_NO_LOOP_HAZARD;
+  };
+  for (auto& [epoch, word, branch] : tests_) {
+    if (!is_never_published(epoch)) continue;
+    Value* const condition = branch->getCondition();
+    branch->setCondition(ConstantInt::getFalse(function_.getContext()));
+    ConstantFoldTerminator(branch->getParent());
+    RecursivelyDeleteTriviallyDeadInstructions(condition);
+    if (!word->use_empty()) continue;
+    Value* const pointer = word->getPointerOperand();
+    word->eraseFromParent();  // it is volatile, so it is never dead by itself
+    RecursivelyDeleteTriviallyDeadInstructions(pointer);
+  }
+  for (auto& [epoch, store] : clears_) {
+    if (!is_never_published(epoch)) continue;
+    Value* const pointer = store->getPointerOperand();
+    store->eraseFromParent();
+    RecursivelyDeleteTriviallyDeadInstructions(pointer);
+  }
 }
 
 }  // namespace multigrain::checks

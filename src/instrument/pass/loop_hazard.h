@@ -11,10 +11,12 @@
 
 #include <llvm/ADT/DenseSet.h>
 #include <llvm/ADT/MapVector.h>
+#include <llvm/ADT/PostOrderIterator.h>
 #include <llvm/ADT/SetVector.h>
 #include <llvm/Analysis/LoopInfo.h>
 #include <llvm/IR/Function.h>
 #include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/ValueHandle.h>
 
 namespace multigrain::checks {
 
@@ -26,15 +28,28 @@ class LoopHazard {
   // checks. The instructions in `covered` have hazards of their own already.
   void find(const llvm::SetVector<llvm::Instruction*>& accesses,
             const llvm::DenseSet<const llvm::Instruction*>& covered);
-  // Tells whether the block is in such a loop. The block must have existed when find() was called.
+  // Tells whether the stores of the block use the hazard, and whether it is in a loop whose stores do. The block must
+  // have existed when find() was called.
   [[nodiscard]] bool covers(const llvm::BasicBlock* block) const { return blocks_.contains(block); }
+  [[nodiscard]] bool covers_loop(const llvm::BasicBlock* block) const { return blocks_of_loops_.contains(block); }
 
   // Loads the rights epoch in which the hazard was published, or MG_FINE_NO_LOOP_HAZARD (checked_memory.h) if
   // it is not published.
   llvm::Value* epoch(llvm::IRBuilder<>& builder);
-  void publish(llvm::IRBuilder<>& builder);
-  // Enters the pages of [address, address + size) into the rights cache. The hazard must be published.
-  void cache_rights(llvm::IRBuilder<>& builder, llvm::Value* address, uint64_t size);
+  // The branch, which tests a word of the rights cache, takes its second way if `epoch`, which epoch() has returned, says
+  // that the hazard is not published.
+  void depends_on(llvm::Value* epoch, llvm::LoadInst* word, llvm::BranchInst* branch) {
+    tests_.push_back({epoch, word, branch});
+  }
+  // Calls the runtime, which publishes the hazard, unless it is published, and tests whether this node may store to all
+  // lines of [address, address + size). Returns that condition. If it is false, no hazard is published.
+  llvm::Value* check(llvm::IRBuilder<>& builder, llvm::Value* address, uint64_t size);
+  // Calls the runtime, which publishes the hazard, unless it is published, and makes the store. The hazard may be
+  // cleared then.
+  void store(llvm::IRBuilder<>& builder, llvm::StoreInst& store);
+  // Calls the runtime, which publishes the hazard, unless it is published, with a right to store to the line of the
+  // pointer. It brings the line if need be.
+  void begin_update(llvm::IRBuilder<>& builder, llvm::Value* pointer);
   // The line shift, and the address that the word of a line at address 0 would have. Both are computed once a
   // call of the function.
   [[nodiscard]] llvm::Value* shift() const { return shift_; }
@@ -46,6 +61,11 @@ class LoopHazard {
  private:
   void find(const llvm::Loop& loop, const llvm::DenseSet<const llvm::BasicBlock*>& uses,
             const llvm::DenseSet<const llvm::Instruction*>& covered);
+  void leave_out(const llvm::Loop& loop, const llvm::DenseSet<const llvm::Instruction*>& covered);
+  void cover(llvm::BasicBlock& block, const llvm::DenseSet<const llvm::Instruction*>& covered);
+  [[nodiscard]] bool is_worth_it_outside_of_loops(const llvm::LoopInfo& loops,
+                                                  const llvm::SetVector<llvm::Instruction*>& accesses,
+                                                  const llvm::ReversePostOrderTraversal<llvm::Function*>& order) const;
   // `polls_before` is how many polls had been found before this loop and the loops inside it were looked at.
   void count_iterations(const llvm::Loop& loop, size_t polls_before);
   void remove(llvm::CallInst& poll);
@@ -54,6 +74,8 @@ class LoopHazard {
 
   llvm::Function& function_;
   llvm::DenseSet<const llvm::BasicBlock*> blocks_;
+  llvm::DenseSet<const llvm::BasicBlock*> blocks_of_loops_;
+  llvm::DenseSet<const llvm::BasicBlock*> without_;  // the blocks of loops that do not use the hazard
   // Calls, and the ends of blocks before loops that do not use the hazard.
   llvm::SetVector<llvm::Instruction*> clear_before_;
   // Branches that lead either to such a loop or elsewhere, and the loop's header.
@@ -66,6 +88,15 @@ class LoopHazard {
   llvm::MapVector<llvm::Instruction*, Iteration> back_edges_;
   llvm::SmallVector<llvm::CallInst*> polls_;  // the polls that the count replaces
   llvm::SetVector<llvm::BasicBlock*> exits_;
+  // The stores that clear the hazard, each with the epoch before it.
+  llvm::SmallVector<std::pair<llvm::WeakTrackingVH, llvm::StoreInst*>> clears_;
+  struct Test {
+    llvm::WeakTrackingVH epoch;
+    llvm::LoadInst* word;
+    llvm::BranchInst* branch;
+  };
+  llvm::SmallVector<Test> tests_;
+  bool whole_function_ = false;  // stores outside of loops use the hazard, too
   llvm::Value* shift_ = nullptr;
   llvm::Value* table_ = nullptr;
   llvm::AllocaInst* epoch_ = nullptr;

@@ -134,4 +134,18 @@ bool guard_loops(Function& function, FunctionAnalysisManager& analyses) {
   }
 }
 
+void keep_checked_loops_short(Function& function, FunctionAnalysisManager& analyses) {
+  constexpr const char* kNotUnrolled = "llvm.loop.unroll.runtime.disable";
+  if (!is_instrumented(function) || function.hasOptNone()) return;
+  const auto is_checked = [](const Instruction& instruction) {
+    const Value* const pointer = getLoadStorePointerOperand(&instruction);
+    return pointer != nullptr && may_be_shared(pointer);
+  };
+  for (Loop* loop : analyses.getResult<LoopAnalysis>(function).getLoopsInPreorder()) {
+    if (!loop->isInnermost() || is_guarded(*loop) || findOptionMDForLoop(loop, kNotUnrolled) != nullptr) continue;
+    if (any_of(loop->blocks(), [&](const BasicBlock* block) { return any_of(*block, is_checked); }))
+      addStringMetadataToLoop(loop, kNotUnrolled);
+  }
+}
+
 }  // namespace multigrain::checks

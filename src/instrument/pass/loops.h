@@ -12,6 +12,10 @@ namespace multigrain::checks {
 // whose hazards cannot be published, or are not worth it. Returns whether the function changed.
 bool guard_loops(llvm::Function& function, llvm::FunctionAnalysisManager& analyses);
 
+// Keeps loops that will get checks from being unrolled where the number of iterations is not known: the checks' branches
+// stay, so that only the code would grow. It runs behind guard_loops().
+void keep_checked_loops_short(llvm::Function& function, llvm::FunctionAnalysisManager& analyses);
+
 // The property of a loop's branch (LLVM's loop metadata) that says that guard_loops() has handled the loop.
 inline constexpr const char* kGuardedLoop = "multigrain.loop.done";
 

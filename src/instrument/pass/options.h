@@ -17,6 +17,7 @@ struct Options {
   bool hold = true;          // one hazard covers the stores of several iterations
   bool arguments = true;     // arguments that are private in all calls have no checks
   bool pages = true;         // the rights cache takes the place of checks of lines
+  bool updates = true;       // a load and a store of the same place are checked together
   bool versions = true;      // loops have versions for objects that turn out to be private
   bool verify = false;       // the runtime tests before each access under hazards that a hazard covers it
   bool sequential = false;   // plain accesses stay in order, with a fence behind each store

@@ -63,20 +63,21 @@ Options parse() {
                              .Case("hold", &options.hold)
                              .Case("arguments", &options.arguments)
                              .Case("pages", &options.pages)
+                             .Case("updates", &options.updates)
                              .Case("versions", &options.versions)
                              .Case("verify", &options.verify)
                              .Default(nullptr);
     if (option != nullptr) {
       *option = on;
     } else if (word == "all") {
-      for (bool* each :
-           {&options.group_loads, &options.narrow, &options.batch_stores, &options.loops, &options.nests, &options.rows,
-            &options.expand, &options.prefetch, &options.hold, &options.arguments, &options.pages, &options.versions})
+      for (bool* each : {&options.group_loads, &options.narrow, &options.batch_stores, &options.loops, &options.nests,
+                         &options.rows, &options.expand, &options.prefetch, &options.hold, &options.arguments,
+                         &options.pages, &options.updates, &options.versions})
         *each = on;
     } else {
       report_fatal_error("-fmultigrain-checks: there is no '" + word +
                              "'; it takes group, narrow, batch, loops, nests, rows, expand, prefetch, hold, arguments, "
-                             "pages, versions, verify and all (but verify), each with no- in front or without",
+                             "pages, updates, versions, verify and all (but verify), each with no- in front or without",
                          false);
     }
   }
@@ -101,7 +102,9 @@ struct SequentialPass : PassInfoMixin<SequentialPass> {
 
 struct LoopPass : PassInfoMixin<LoopPass> {
   PreservedAnalyses run(Function& function, FunctionAnalysisManager& analyses) {
-    return guard_loops(function, analyses) ? PreservedAnalyses::none() : PreservedAnalyses::all();
+    const bool changed = guard_loops(function, analyses);
+    keep_checked_loops_short(function, analyses);
+    return changed ? PreservedAnalyses::none() : PreservedAnalyses::all();
   }
 };
 

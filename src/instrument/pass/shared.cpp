@@ -153,9 +153,11 @@ Value* hazards_of_thread(IRBuilder<>& builder, Module& module) {
   return builder.CreateLoad(builder.getPtrTy(), builder.CreateThreadLocalAddress(variable), "hazards");
 }
 
-void clear_hazard(IRBuilder<>& builder, Value* hazards, unsigned i) {
+StoreInst* clear_hazard(IRBuilder<>& builder, Value* hazards, unsigned i) {
   Value* const hazard = i == 0 ? hazards : builder.CreatePtrAdd(hazards, builder.getInt64(8 * i));
-  builder.CreateAlignedStore(builder.getInt64(0), hazard, Align(8))->setAtomic(AtomicOrdering::Release);
+  StoreInst* const clears = builder.CreateAlignedStore(builder.getInt64(0), hazard, Align(8));
+  clears->setAtomic(AtomicOrdering::Release);
+  return clears;
 }
 
 void clear_hazards(IRBuilder<>& builder, Value* hazards, size_t count) {

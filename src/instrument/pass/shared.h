@@ -44,7 +44,7 @@ llvm::Value* load_line_shift(llvm::IRBuilder<>& builder);
 // Loads the address of the calling thread's hazards.
 llvm::Value* hazards_of_thread(llvm::IRBuilder<>& builder, llvm::Module& module);
 // Makes the store that clears one of the hazards.
-void clear_hazard(llvm::IRBuilder<>& builder, llvm::Value* hazards, unsigned i);
+llvm::StoreInst* clear_hazard(llvm::IRBuilder<>& builder, llvm::Value* hazards, unsigned i);
 // Clears the first `count` hazards.
 void clear_hazards(llvm::IRBuilder<>& builder, llvm::Value* hazards, size_t count);
 

@@ -81,14 +81,15 @@ void form_batches(const CheckedFunction& function, const LoopHazard& loop_hazard
       }
       if (batch.accesses.empty()) {
         batch.under_loop_hazard = !alone && loop_hazard.covers(&block);
+        batch.in_loop = loop_hazard.covers_loop(&block);
         add(batch, extent);
         distance = 0;
       }
       batch.accesses.push_back(&instruction);
       if (alone) finish();
-      continue;
+    } else if (function.is_checked_load(instruction) || is_barrier(instruction)) {
+      finish();
     }
-    if (function.is_checked_load(instruction) || is_barrier(instruction)) finish();
   }
   finish();
 }

@@ -23,11 +23,13 @@ struct Run {
   bool within_line;           // the run cannot cross lines
 };
 
-// A batch is a sequence of stores, between which there is no call and no access that may miss, or one atomic.
+// A batch is a sequence of stores, between which there is no call and no access that may miss, or one atomic. It may
+// begin with loads of the same memory (updates.h).
 struct Batch {
   llvm::SmallVector<llvm::Instruction*, 8> accesses;
   llvm::SmallVector<Run, 4> runs;
   bool under_loop_hazard = false;
+  bool in_loop = false;  // the loop hazard covers a loop around it
 };
 
 // The bytes that one access stores to or loads from.

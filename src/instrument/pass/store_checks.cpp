@@ -5,6 +5,7 @@
 
 #include "entry_calls.h"
 #include "instrument/abi.h"
+#include "load_checks.h"
 #include "options.h"
 #include "shared.h"
 
@@ -26,45 +27,57 @@ class StoreChecks {
     BasicBlock* const body = SplitBlock(head, batch.accesses.front());
     BasicBlock* const tail = SplitBlock(body, batch.accesses.back()->getNextNode());
     BasicBlock* const shared = BasicBlock::Create(f_.context, "", &f_.function, body);
-    BasicBlock* const publishing = BasicBlock::Create(f_.context, "", &f_.function);
-    BasicBlock* const checking = BasicBlock::Create(f_.context, "", &f_.function);
+    BasicBlock* const asking = BasicBlock::Create(f_.context, "", &f_.function);
+    StoreInst* const small = small_store(batch);
     SmallVector<Instruction*, 8> slow_accesses;
-    BasicBlock* const slow = copy_body(body, tail, batch, slow_accesses);
+    const bool can_begin = small == nullptr && is_update_of_a_line(batch);
+    BasicBlock* const slow = small != nullptr || can_begin ? nullptr : copy_body(body, tail, batch, slow_accesses);
 
     head->getTerminator()->eraseFromParent();
     IRBuilder<> builder(head);
     builder.SetCurrentDebugLocation(location);
-    GuardedRun o;
-    o.begin = address_of(builder, run);
+    Value* const begin = address_of(builder, run);
     if (is_certainly_shared(run.base))
       builder.CreateBr(shared);
     else  // mostly the object is known before the loop, and the optimiser moves the test there
       builder.CreateCondBr(is_in_view(builder, builder.CreatePtrToInt(object_of(run.base), f_.i64)), shared, body);
 
     builder.SetInsertPoint(shared);
-    Value* const epoch = loop_hazard_.epoch(builder);
-    Value* const is_cleared = builder.CreateICmpEQ(epoch, builder.getInt64(MG_FINE_NO_LOOP_HAZARD));
-    if (options().pages)
-      ask_rights_cache(builder, run, o.begin, epoch, is_cleared, body, publishing, checking);
-    else
-      builder.CreateCondBr(is_cleared, publishing, checking, f_.rarely);
+    if (options().pages) {
+      BasicBlock* const not_cached = batch.in_loop ? BasicBlock::Create(f_.context, "", &f_.function) : asking;
+      Value* const epoch = loop_hazard_.epoch(builder);
+      LoadInst* const word = load_rights(builder, begin);
+      loop_hazard_.depends_on(
+          epoch, word, builder.CreateCondBr(is_cached(builder, run, begin, word, epoch), body, not_cached, f_.mostly));
+      if (batch.in_loop) {
+        builder.SetInsertPoint(not_cached);
+        check_lines(builder, run, begin, word, epoch, body, asking);
+      }
+    } else {
+      builder.CreateBr(asking);
+    }
 
-    builder.SetInsertPoint(publishing);
-    loop_hazard_.publish(builder);
-    builder.CreateBr(checking);
+    builder.SetInsertPoint(asking);
+    if (small != nullptr) {
+      loop_hazard_.store(builder, *small);
+      if (options().sequential) builder.CreateFence(AtomicOrdering::SequentiallyConsistent);
+      builder.CreateBr(tail);
+    } else if (can_begin) {
+      loop_hazard_.begin_update(builder, builder.CreateIntToPtr(begin, f_.ptr));
+      builder.CreateBr(body);
+    } else {
+      Value* const may_store = loop_hazard_.check(builder, begin, static_cast<uint64_t>(run.end - run.begin));
+      builder.CreateCondBr(may_store, body, slow, f_.mostly);
+    }
 
-    builder.SetInsertPoint(checking);
-    find_lines(builder, run, o.begin, loop_hazard_.shift(), o);
-    builder.CreateCondBr(is_exclusive(builder, run, o, loop_hazard_.table(), nullptr), body, slow, f_.mostly);
-
-    builder.SetCurrentDebugLocation(location);
     for (Instruction* access : batch.accesses) fence_behind(*access);
-    for (Instruction* access : slow_accesses) emit_slow_path(cast<StoreInst>(*access));
+    for (Instruction* access : slow_accesses) emit_slow_path(*access);
     f_.changed = true;
   }
 
   // Checks stores that have hazards of their own, or an atomic.
   void guard_with_hazard(Batch& batch) {
+    if (StoreInst* const small = small_store(batch)) return store_by_runtime(*small, batch.runs.front());
     Instruction& first = *batch.accesses.front();
     Instruction& last = *batch.accesses.back();
     const DebugLoc location = first.getDebugLoc();
@@ -74,13 +87,13 @@ class StoreChecks {
     BasicBlock* const body = SplitBlock(head, &first);
     BasicBlock* const tail = SplitBlock(body, last.getNextNode());
     BasicBlock* const publishing = BasicBlock::Create(f_.context, "", &f_.function, body);
-    BasicBlock* const missed = BasicBlock::Create(f_.context, "", &f_.function);
-
-    // If the batch cannot begin, another copy of the body runs, without hazards (the slow path). One store within a
-    // line can always begin.
+    // If the batch cannot begin, another copy of the body runs, without hazards (the slow path). Accesses to one line
+    // can always begin, but the runtime makes a plain store itself, so that the protocol can take it.
     SmallVector<Instruction*, 8> slow_accesses;
-    const bool simple = batch.accesses.size() == 1 && batch.runs.front().within_line;
-    BasicBlock* const slow = simple ? nullptr : copy_body(body, tail, batch, slow_accesses);
+    const bool can_begin =
+        is_update_of_a_line(batch) ||
+        (batch.accesses.size() == 1 && batch.runs.front().within_line && (first.isAtomic() || options().sequential));
+    BasicBlock* const slow = can_begin ? nullptr : copy_body(body, tail, batch, slow_accesses);
 
     head->getTerminator()->eraseFromParent();
     IRBuilder<> builder(head);
@@ -98,21 +111,65 @@ class StoreChecks {
     builder.CreateCondBr(any, publishing, body);
 
     builder.SetInsertPoint(publishing);
-    Value* const exclusive = publish_and_check(builder, batch, guarded, all);
-    builder.CreateCondBr(exclusive, body, missed, f_.mostly);
-
-    builder.SetInsertPoint(missed);
-    bring_lines(builder, batch, guarded, {body, tail, slow});
+    if (can_begin) {
+      auto* const type = FunctionType::get(builder.getVoidTy(), {f_.ptr}, false);
+      call_cold_entry(builder, cold_entry(f_.module, "__multigrain_begin_store", type),
+                      {builder.CreateIntToPtr(guarded[0].begin, f_.ptr)});
+      builder.CreateBr(body);
+    } else {
+      BasicBlock* const missed = BasicBlock::Create(f_.context, "", &f_.function);
+      Value* const exclusive = publish_and_check(builder, batch, guarded, all);
+      builder.CreateCondBr(exclusive, body, missed, f_.mostly);
+      builder.SetInsertPoint(missed);
+      bring_lines(builder, batch, guarded, body, slow);
+    }
 
     builder.SetInsertPoint(body->getTerminator());
     builder.SetCurrentDebugLocation(location);
     for (Instruction* access : batch.accesses) fence_behind(*access);
     clear_hazards(builder, all, guarded.size());
-    for (Instruction* access : slow_accesses) emit_slow_path(cast<StoreInst>(*access));
+    for (Instruction* access : slow_accesses) emit_slow_path(*access);
     f_.changed = true;
   }
 
  private:
+  // Returns the batch's only store if the runtime has an entry for it.
+  StoreInst* small_store(const Batch& batch) const {
+    auto* const store = dyn_cast<StoreInst>(batch.accesses.front());
+    if (store == nullptr || batch.accesses.size() != 1 || store->isAtomic() || !batch.runs.front().within_line)
+      return nullptr;
+    Type* const type = store->getValueOperand()->getType();
+    const uint64_t size = f_.layout.getTypeStoreSize(type);
+    // The bits of a type that is not whole bytes would have to be padded as the processor's store pads them.
+    return size <= 8 && isPowerOf2_64(size) && f_.layout.getTypeSizeInBits(type) == size * 8 && !type->isAggregateType()
+               ? store
+               : nullptr;
+  }
+
+  // Tells whether the batch loads and stores within one line.
+  static bool is_update_of_a_line(const Batch& batch) {
+    return isa<LoadInst>(batch.accesses.front()) && !batch.accesses.front()->isAtomic() && batch.runs.size() == 1 &&
+           batch.runs.front().within_line;
+  }
+
+  // The runtime makes the store if it is shared.
+  void store_by_runtime(StoreInst& store, const Run& run) {
+    BasicBlock* const head = store.getParent();
+    BasicBlock* const body = SplitBlock(head, &store);
+    BasicBlock* const tail = SplitBlock(body, store.getNextNode());
+    BasicBlock* const shared = BasicBlock::Create(f_.context, "", &f_.function, body);
+    head->getTerminator()->eraseFromParent();
+    IRBuilder<> builder(head);
+    builder.SetCurrentDebugLocation(store.getDebugLoc());
+    builder.CreateCondBr(is_in_view(builder, address_of(builder, run)), shared, body);
+    builder.SetInsertPoint(shared);
+    call_store_entry(builder, store, "", builder.getVoidTy());
+    if (options().sequential) builder.CreateFence(AtomicOrdering::SequentiallyConsistent);
+    builder.CreateBr(tail);
+    fence_behind(store);
+    f_.changed = true;
+  }
+
   static Value* hazard(IRBuilder<>& builder, Value* all, unsigned i) {
     return i == 0 ? all : builder.CreatePtrAdd(all, builder.getInt64(8 * i));
   }
@@ -195,42 +252,44 @@ class StoreChecks {
     return exclusive;
   }
 
-  // Branches to `hit` if the rights cache says that the run's page is exclusive, as it mostly does. Otherwise the loop
-  // hazard has to be published, or the lines have to be checked.
-  void ask_rights_cache(IRBuilder<>& builder, const Run& run, Value* begin, Value* epoch, Value* is_cleared,
-                        BasicBlock* hit, BasicBlock* publishing, BasicBlock* checking) {
-    BasicBlock* const not_cached = BasicBlock::Create(f_.context, "", &f_.function);
-    BasicBlock* const published = BasicBlock::Create(f_.context, "", &f_.function);
-    BasicBlock* const caching_page = BasicBlock::Create(f_.context, "", &f_.function);
-    const auto size = static_cast<uint64_t>(run.end - run.begin);
+  // Loads the word of the page at `begin` from the rights cache.
+  LoadInst* load_rights(IRBuilder<>& builder, Value* begin) {
     Value* const page = builder.CreateLShr(begin, MG_FINE_PAGE_SHIFT);
     // The address that the word of a page at address 0 would have.
     Value* const table =
         builder.getInt64(MG_FINE_RIGHTS_CACHE_BASE - (MG_FINE_VIEW_BASE >> MG_FINE_PAGE_SHIFT) * sizeof(uint64_t));
     Value* const pointer = builder.CreateIntToPtr(builder.CreateAdd(builder.CreateShl(page, 3), table), f_.ptr);
-    Value* const word = builder.CreateAlignedLoad(f_.i64, pointer, Align(8), true);
-    Value* cached = builder.CreateICmpEQ(word, epoch);
-    if (!run.within_line) {
-      // If the run crosses pages, which is rare, its lines are checked.
-      constexpr uint64_t kPage = uint64_t{1} << MG_FINE_PAGE_SHIFT;
-      Value* const within = builder.CreateAnd(begin, builder.getInt64(kPage - 1));
-      cached = builder.CreateAnd(cached, builder.CreateICmpULE(within, builder.getInt64(kPage - size)));
-    }
-    builder.CreateCondBr(cached, hit, not_cached, f_.mostly);
+    return builder.CreateAlignedLoad(f_.i64, pointer, Align(8), true);
+  }
 
-    builder.SetInsertPoint(not_cached);
-    builder.CreateCondBr(is_cleared, publishing, published);
+  // Computes whether the page's word says that it is exclusive, as it mostly does. It does not if the loop hazard is not
+  // published.
+  static Value* is_cached(IRBuilder<>& builder, const Run& run, Value* begin, Value* word, Value* epoch) {
+    Value* const cached = builder.CreateICmpEQ(word, epoch);
+    if (run.within_line) return cached;
+    // If the run crosses pages, which is rare, its lines are checked.
+    constexpr uint64_t kPage = uint64_t{1} << MG_FINE_PAGE_SHIFT;
+    const auto size = static_cast<uint64_t>(run.end - run.begin);
+    Value* const within = builder.CreateAnd(begin, builder.getInt64(kPage - 1));
+    return builder.CreateAnd(cached, builder.CreateICmpULE(within, builder.getInt64(kPage - size)));
+  }
 
-    // The page is entered into the rights cache unless the cache already says that not all of its lines are exclusive.
-    builder.SetInsertPoint(published);
+  // Branches to `hit` if the loop hazard is published, the rights cache knows of no right to the whole page, and the
+  // run's lines are exclusive. In a loop that may happen often, and to ask the runtime would take longer.
+  void check_lines(IRBuilder<>& builder, const Run& run, Value* begin, LoadInst* word, Value* epoch, BasicBlock* hit,
+                   BasicBlock* asking) {
+    BasicBlock* const checking = BasicBlock::Create(f_.context, "", &f_.function);
+    // If the hazard is not published, neither is true.
     Value* const is_known =
         builder.CreateICmpULE(builder.CreateSub(word, epoch), builder.getInt64(MG_FINE_CACHED_NEITHER));
-    Value* const may_cache = builder.CreateICmpNE(epoch, builder.getInt64(MG_FINE_CACHE_UNUSABLE));
-    builder.CreateCondBr(builder.CreateAnd(may_cache, builder.CreateNot(is_known)), caching_page, checking, f_.rarely);
+    Value* const cannot_be = builder.CreateICmpEQ(epoch, builder.getInt64(MG_FINE_CACHE_UNUSABLE));
+    loop_hazard_.depends_on(epoch, word,
+                            builder.CreateCondBr(builder.CreateOr(is_known, cannot_be), checking, asking, f_.mostly));
 
-    builder.SetInsertPoint(caching_page);
-    loop_hazard_.cache_rights(builder, begin, size);
-    builder.CreateBr(checking);
+    builder.SetInsertPoint(checking);
+    GuardedRun o{.begin = begin, .shared = nullptr};
+    find_lines(builder, run, begin, loop_hazard_.shift(), o);
+    builder.CreateCondBr(is_exclusive(builder, run, o, loop_hazard_.table(), nullptr), hit, asking, f_.mostly);
   }
 
   // Publishes a hazard over the lines of each run, and then computes whether this node may store to all of them.
@@ -271,32 +330,17 @@ class StoreChecks {
   };
 
   // Calls the runtime, which makes the lines exclusive, and branches to the block that follows.
-  void bring_lines(IRBuilder<>& builder, const Batch& batch, ArrayRef<GuardedRun> guarded, const AfterMiss& after) {
-    Instruction& first = *batch.accesses.front();
-    // A plain store that stands alone hands its value to the runtime, so that the thread need not wait for the line.
-    StoreInst* const alone = batch.accesses.size() == 1 && !first.isAtomic() && !options().sequential
-                                 ? dyn_cast<StoreInst>(&first)
-                                 : nullptr;
-    const bool simple = after.slow == nullptr;
-    if (simple && alone != nullptr && has_value_in_two_words(*alone)) {
-      Value* const taken = call_value_miss(builder, *alone);
-      builder.CreateCondBr(builder.CreateICmpNE(taken, builder.getInt64(0)), after.tail, after.body);
-    } else if (simple) {
-      Value* const pointer = builder.CreateIntToPtr(guarded[0].begin, f_.ptr);
-      call_cold_entry(
-          builder,
-          cold_entry(f_.module, "__multigrain_store_miss", FunctionType::get(builder.getVoidTy(), {f_.ptr}, false)),
-          {pointer});
-      builder.CreateBr(after.body);
-    } else if (alone != nullptr) {
-      builder.CreateBr(after.slow);  // the runtime stores line by line
-    } else {
-      AllocaInst* const runs = describe_runs(builder, batch, guarded);
-      CallInst* const begun = call_cold_entry(
-          builder, cold_entry(f_.module, "__multigrain_batch_miss", FunctionType::get(f_.i64, {f_.ptr, f_.i32}, false)),
-          {runs, builder.getInt32(count_for_runtime(guarded.size()))});
-      builder.CreateCondBr(builder.CreateICmpNE(begun, builder.getInt64(0)), after.body, after.slow);
+  void bring_lines(IRBuilder<>& builder, const Batch& batch, ArrayRef<GuardedRun> guarded, BasicBlock* body,
+                   BasicBlock* slow) {
+    if (batch.accesses.size() == 1 && !batch.accesses.front()->isAtomic() && !options().sequential) {
+      builder.CreateBr(slow);  // the runtime stores line by line
+      return;
     }
+    AllocaInst* const runs = describe_runs(builder, batch, guarded);
+    CallInst* const begun = call_cold_entry(
+        builder, cold_entry(f_.module, "__multigrain_batch_miss", FunctionType::get(f_.i64, {f_.ptr, f_.i32}, false)),
+        {runs, builder.getInt32(count_for_runtime(guarded.size()))});
+    builder.CreateCondBr(builder.CreateICmpNE(begun, builder.getInt64(0)), body, slow);
   }
 
   // Fills an array of mg_fine_run on the stack.
@@ -316,29 +360,6 @@ class StoreChecks {
     return runs;
   }
 
-  bool has_value_in_two_words(const StoreInst& store) const {
-    Type* const type = store.getValueOperand()->getType();
-    const uint64_t size = f_.layout.getTypeStoreSize(type);
-    // The bits of a type that is not whole bytes would have to be padded as the processor's store pads them.
-    return size <= 16 && f_.layout.getTypeSizeInBits(type) == size * 8 && !type->isAggregateType() &&
-           !type->isX86_FP80Ty();
-  }
-
-  Value* call_value_miss(IRBuilder<>& builder, StoreInst& store) {
-    Value* value = store.getValueOperand();
-    Type* const type = value->getType();
-    const auto size = static_cast<uint32_t>(f_.layout.getTypeStoreSize(type));
-    if (type->isPtrOrPtrVectorTy()) value = builder.CreatePtrToInt(value, f_.layout.getIntPtrType(type));
-    value = builder.CreateBitCast(value, builder.getIntNTy(size * 8));
-    Value* high = builder.getInt64(0);
-    if (size > 8) high = builder.CreateZExtOrTrunc(builder.CreateLShr(value, 64), f_.i64);
-    Value* const low = builder.CreateZExtOrTrunc(value, f_.i64);
-    return call_cold_entry(builder,
-                           cold_entry(f_.module, "__multigrain_store_value_miss",
-                                      FunctionType::get(f_.i64, {f_.ptr, f_.i64, f_.i64, f_.i32}, false)),
-                           {store.getPointerOperand(), low, high, builder.getInt32(size)});
-  }
-
   // With -fmultigrain-sequential, a fence keeps later loads of this processor from being made before
   // the store is visible.
   void fence_behind(Instruction& access) {
@@ -347,9 +368,14 @@ class StoreChecks {
     builder.CreateFence(AtomicOrdering::SequentiallyConsistent);
   }
 
-  // Replaces one store of a batch that could not begin by a call of the runtime.
-  void emit_slow_path(StoreInst& store) {
-    IRBuilder<> builder(&store);
+  // Replaces one access of a batch that could not begin by a call of the runtime.
+  void emit_slow_path(Instruction& access) {
+    IRBuilder<> builder(&access);
+    if (auto* const load = dyn_cast<LoadInst>(&access)) {
+      f_.replace(*load, load_by_runtime(f_, builder, *load));
+      return;
+    }
+    auto& store = cast<StoreInst>(access);
     Type* const type = store.getValueOperand()->getType();
     AllocaInst* const value = f_.local(type);
     builder.CreateStore(store.getValueOperand(), value);

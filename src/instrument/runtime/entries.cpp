@@ -186,7 +186,7 @@ bool try_begin_batch(std::span<const Lines> runs, bool pages) {
 
 // Publishes the loop hazard, unless it is published already. Returns the result of the publication.
 uint64_t ensure_loop_hazard() {
-  if (hazard(MG_FINE_LOOP_HAZARD).load(std::memory_order_relaxed) == 0) return __multigrain_publish_loop_hazard();
+  if (hazard(MG_FINE_LOOP_HAZARD).load(std::memory_order_relaxed) == 0) return multigrain_publish_loop_hazard();
   return multigrain_loop_hazard_epoch;
 }
 
@@ -453,16 +453,31 @@ extern "C" void multigrain_cache_rights(const void* address, uint64_t size) {
     cache_rights_of_page(page, multigrain_loop_hazard_epoch);
 }
 
+// Makes the line of the shared address exclusive, and publishes the loop hazard.
+extern "C" uint64_t multigrain_update_miss(void* address) {
+  const Miss miss;
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  while (true) {
+    begin_store_or_hand_over(at, {});
+    const uint64_t epoch = multigrain_publish_loop_hazard();
+    // A requester that has revoked the right before the loop hazard was published waits for hazard 0 alone.
+    const bool is_exclusive = table_word(line_of(at)).load() == MG_FINE_EXCLUSIVE;
+    hazard(0).store(0, std::memory_order_release);
+    if (is_exclusive) return epoch;
+    hazard(MG_FINE_LOOP_HAZARD).store(0, std::memory_order_release);
+    multigrain::cpu_relax();
+  }
+}
+
 extern "C" void multigrain_store_miss(void* address) {
   const Miss miss;
   begin_store_or_hand_over(reinterpret_cast<uintptr_t>(address), {});
 }
 
-extern "C" uint64_t multigrain_store_value_miss(void* address, uint64_t low, uint64_t high, unsigned size) {
+// Makes a store of 1, 2, 4 or 8 bytes within a line.
+extern "C" void multigrain_store_small_miss(void* address, uint64_t value, unsigned size) {
   const Miss miss;
-  const std::array value = {low, high};
-  const auto bytes = std::as_bytes(std::span(value)).first(size);
-  return begin_store_or_hand_over(reinterpret_cast<uintptr_t>(address), bytes) ? 1 : 0;
+  store(reinterpret_cast<uintptr_t>(address), size, reinterpret_cast<const std::byte*>(&value));
 }
 
 extern "C" void multigrain_poll_miss() {
@@ -496,6 +511,7 @@ extern "C" void multigrain_store_range_miss(void* address, size_t size, const vo
 
 extern "C" uint64_t multigrain_batch_miss(const mg_fine_run* runs, unsigned count) {
   const multigrain::virtual_time::MissedCheck missed;
+  clear_hazards();  // the loop hazard may be published
   return static_cast<uint64_t>(__multigrain_batch_begin(runs, count));
 }
 

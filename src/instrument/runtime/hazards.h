@@ -8,11 +8,13 @@
 
 #include "instrument/abi.h"
 
-// How often the calling thread has published its loop hazard, and the last result of __multigrain_publish_loop_hazard()
-// (trampolines.cpp).
+// These are in store_entries.cpp. The variables are how often the calling thread has published its loop hazard, and the
+// last result of multigrain_publish_loop_hazard(), MG_FINE_CACHE_UNUSABLE before its first call.
 extern "C"
     [[gnu::visibility("hidden"), gnu::tls_model("initial-exec")]] __thread uint64_t multigrain_loop_hazards_published;
 extern "C" [[gnu::visibility("hidden"), gnu::tls_model("initial-exec")]] __thread uint64_t multigrain_loop_hazard_epoch;
+// Publishes the loop hazard. Returns what multigrain_read_rights_epoch() then returns.
+extern "C" [[gnu::visibility("hidden")]] uint64_t multigrain_publish_loop_hazard();
 // Returns the node's rights epoch if entries of the rights cache that were made in it are valid until the caller clears
 // its hazard, and MG_FINE_CACHE_UNUSABLE otherwise. The caller must have a hazard published.
 extern "C" [[gnu::visibility("hidden")]] uint64_t multigrain_read_rights_epoch();

@@ -113,7 +113,8 @@ asm(R"(
   MULTIGRAIN_LOW_VECTORS vmovaps zmm \to_memory
 6:
 .endm
-.macro MULTIGRAIN_TRAMPOLINE name target result
+# `argument` is an instruction that sets an argument, or nothing.
+.macro MULTIGRAIN_TRAMPOLINE name target result argument
   .text
   .globl \name
   .type \name, @function
@@ -146,6 +147,7 @@ asm(R"(
   MULTIGRAIN_VECTORS 1
   movq %r11, %rdx
   movq -16(%rbp), %rcx
+  \argument
   call \target@PLT
   movq %rax, %r11
   movl 2120(%rsp), %eax
@@ -172,6 +174,7 @@ asm(R"(
   xorl %edx, %edx
   xsave (%rsp)
   movq %r11, %rdx
+  \argument
   call \target@PLT
   movq %rax, %r11
   movl $0xe7, %eax
@@ -199,18 +202,27 @@ asm(R"(
 .hidden multigrain_cache_rights
 .hidden multigrain_load_miss
 .hidden multigrain_store_miss
+.hidden multigrain_store_small_miss
 .hidden multigrain_batch_miss
 .hidden multigrain_load_range_miss
 .hidden multigrain_store_range_miss
-.hidden multigrain_store_value_miss
 .hidden multigrain_poll_miss
 .hidden multigrain_fence_miss
 .hidden multigrain_prefetch_exclusive_miss
-MULTIGRAIN_TRAMPOLINE __multigrain_cache_rights multigrain_cache_rights 0
-MULTIGRAIN_TRAMPOLINE __multigrain_load_miss multigrain_load_miss 1
-MULTIGRAIN_TRAMPOLINE __multigrain_store_miss multigrain_store_miss 0
+# These are called by the entries of stores (store_entries.cpp).
+.hidden multigrain_update_miss
+.hidden multigrain_update_miss_keep
+MULTIGRAIN_TRAMPOLINE multigrain_update_miss_keep multigrain_update_miss 1
+.hidden multigrain_store_miss_keep
+MULTIGRAIN_TRAMPOLINE multigrain_store_miss_keep multigrain_store_miss 0
+.hidden multigrain_cache_rights_keep
+MULTIGRAIN_TRAMPOLINE multigrain_cache_rights_keep multigrain_cache_rights 0
+.irp size, 1, 2, 4, 8
+.hidden multigrain_store_\size\()_miss
+MULTIGRAIN_TRAMPOLINE multigrain_store_\size\()_miss multigrain_store_small_miss 0 "movl $\size, %edx"
+MULTIGRAIN_TRAMPOLINE __multigrain_load_\size\()_miss multigrain_load_miss 1 "movl $\size, %esi"
+.endr
 MULTIGRAIN_TRAMPOLINE __multigrain_batch_miss multigrain_batch_miss 1
-MULTIGRAIN_TRAMPOLINE __multigrain_store_value_miss multigrain_store_value_miss 1
 MULTIGRAIN_TRAMPOLINE __multigrain_poll_miss multigrain_poll_miss 0
 MULTIGRAIN_TRAMPOLINE __multigrain_fence_miss multigrain_fence_miss 0
 MULTIGRAIN_TRAMPOLINE __multigrain_prefetch_exclusive_miss multigrain_prefetch_exclusive_miss 0
@@ -220,94 +232,4 @@ MULTIGRAIN_TRAMPOLINE __multigrain_store_range_miss multigrain_store_range_miss 
 .purgem MULTIGRAIN_VECTORS
 .purgem MULTIGRAIN_HIGH_VECTORS
 .purgem MULTIGRAIN_LOW_VECTORS
-)");
-
-// The loop hazard's word is made and published here rather than in every loop that uses it. This needs no vector
-// register. Both functions keep all registers except rax and r11.
-static_assert(MG_FINE_HAZARD_ALL == uint64_t{1} << 39 && MG_FINE_HAZARD_LINE == uint64_t{1} << 40 &&
-              MG_FINE_HAZARD_STORES == uint64_t{1} << 63 && MG_FINE_LOOP_HAZARD == 7);
-// The loop hazard's word contains the lower bits of this in place of a number of lines.
-__thread uint64_t multigrain_loop_hazards_published;
-__thread uint64_t multigrain_loop_hazard_epoch;
-// The rights epoch that a thread found when it last published hazards, and how often in a row it has found the same
-// one. The thread begins to use the rights cache only after some repetitions: where rights come and go all the time it
-// would fill the cache in vain, and requesters would have to replace the epoch each time.
-static_assert(MG_FINE_EPOCH_CACHED == 1 && MG_FINE_CACHE_UNUSABLE == uint64_t(-8));
-extern "C" {
-__thread uint64_t multigrain_epoch_before;
-__thread uint64_t multigrain_epoch_repeats;
-}
-asm(R"(
-  .text
-  .globl __multigrain_publish_loop_hazard
-  .type __multigrain_publish_loop_hazard, @function
-  .p2align 4
-__multigrain_publish_loop_hazard:
-  .cfi_startproc
-  endbr64
-  pushq %rdx
-  .cfi_def_cfa_offset 16
-  movq multigrain_loop_hazards_published@gottpoff(%rip), %rax
-  movq %fs:(%rax), %rdx
-  incq %rdx
-  movq %rdx, %fs:(%rax)
-  shlq $40, %rdx
-  btsq $39, %rdx
-  btsq $63, %rdx
-  movq __multigrain_hazards@gottpoff(%rip), %rax
-  movq %fs:(%rax), %rax
-  xchgq %rdx, 56(%rax)
-  popq %rdx
-  .cfi_def_cfa_offset 8
-  call multigrain_read_rights_epoch
-  movq multigrain_loop_hazard_epoch@gottpoff(%rip), %r11
-  movq %rax, %fs:(%r11)
-  ret
-  .cfi_endproc
-  .size __multigrain_publish_loop_hazard, . - __multigrain_publish_loop_hazard
-
-  .globl multigrain_read_rights_epoch
-  .hidden multigrain_read_rights_epoch
-  .type multigrain_read_rights_epoch, @function
-  .p2align 4
-multigrain_read_rights_epoch:
-  .cfi_startproc
-  endbr64
-  movq __multigrain_rights_epoch@GOTPCREL(%rip), %r11
-  movq (%r11), %r11
-  movq (%r11), %rax
-  testb $1, %al
-  jz 1f
-  ret
-1:
-  pushq %rdx
-  .cfi_def_cfa_offset 16
-  movq multigrain_epoch_before@gottpoff(%rip), %rdx
-  cmpq %rax, %fs:(%rdx)
-  je 2f
-  movq %rax, %fs:(%rdx)
-  movq multigrain_epoch_repeats@gottpoff(%rip), %rdx
-  movq $0, %fs:(%rdx)
-  jmp 3f
-2:
-  movq multigrain_epoch_repeats@gottpoff(%rip), %rdx
-  incq %fs:(%rdx)
-  cmpq $8, %fs:(%rdx)
-  jb 3f
-  # The bit is set before any line is checked, so a requester that revokes a right later sees that rights are cached.
-  leaq 1(%rax), %rdx
-  lock cmpxchgq %rdx, (%r11)
-  jne 3f
-  movq %rdx, %rax
-  popq %rdx
-  .cfi_def_cfa_offset 8
-  ret
-  .cfi_def_cfa_offset 16
-3:
-  movq $-8, %rax
-  popq %rdx
-  .cfi_def_cfa_offset 8
-  ret
-  .cfi_endproc
-  .size multigrain_read_rights_epoch, . - multigrain_read_rights_epoch
 )");

@@ -11,7 +11,7 @@ from random_programs import source_of
 COMMON = ["-std=gnu11", "-g1", "-fPIC", "-shared", "-nostdlib", "-w", "-ffp-contract=off", "-fno-strict-aliasing",
           "-Wno-unused-command-line-argument"]
 SWITCHES = ["group", "narrow", "batch", "loops", "nests", "rows", "expand", "prefetch", "hold", "arguments", "pages",
-            "versions"]
+            "updates", "versions"]
 SECONDS_OF_RUN = 120
 
 

@@ -7,7 +7,6 @@
 #include <cstdint>
 
 #include "base/clock.h"
-#include "coherence/hazard.h"
 #include "instrument/abi.h"
 #include "instrument/note.h"
 
@@ -26,19 +25,11 @@ inline uint64_t load(const uint64_t* at) {
 }
 // Makes the word's line exclusive, and leaves hazard 0 published over it.
 inline std::atomic_ref<uint64_t> publish_hazard(uint64_t* at) {
-  const std::atomic_ref<uint64_t> hazard(__multigrain_hazards[0]);
-  const uint64_t shift = *reinterpret_cast<const uint64_t*>(MG_FINE_SHIFT_ADDRESS);
-  const uint64_t line = (reinterpret_cast<uintptr_t>(at) - MG_FINE_VIEW_BASE) >> shift;
-  hazard.exchange(make_hazard(line, 1, true));
-  const auto* const table = reinterpret_cast<const uint64_t*>(MG_FINE_TABLE_BASE);
-  if (__atomic_load_n(table + line, __ATOMIC_RELAXED) != MG_FINE_EXCLUSIVE) [[unlikely]]
-    __multigrain_store_miss(at);
-  return hazard;
+  __multigrain_begin_store(at);
+  return std::atomic_ref<uint64_t>(__multigrain_hazards[0]);
 }
 inline void store(uint64_t* at, uint64_t value) {
-  const std::atomic_ref<uint64_t> hazard = publish_hazard(at);
-  __atomic_store_n(at, value, __ATOMIC_RELAXED);
-  hazard.store(0, std::memory_order_release);
+  __multigrain_store_8(at, value);
 }
 inline bool compare_and_swap(uint64_t* at, uint64_t expected, uint64_t desired) {
   const std::atomic_ref<uint64_t> hazard = publish_hazard(at);

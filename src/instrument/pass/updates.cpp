@@ -1,0 +1,96 @@
+#include "updates.h"
+
+#include <llvm/ADT/STLExtras.h>
+
+#include "options.h"
+#include "shared.h"
+
+namespace multigrain::checks {
+
+using namespace llvm;
+
+namespace {
+
+// A requester waits for no more instructions than this because of one update.
+constexpr unsigned kLongestUpdate = 64;
+
+// Returns the group that ends with the last access before the batch, if that may be close in front of it and under the
+// same hazards; or the end.
+std::vector<LoadGroup>::iterator group_before(const CheckedFunction& function, const Batch& batch,
+                                              std::vector<LoadGroup>& groups) {
+  const Instruction& first = *batch.accesses.front();
+  unsigned distance = 0;
+  for (const Instruction* at = batch.accesses.back(); at != &first; at = at->getPrevNode()) ++distance;
+  for (Instruction* before = batch.accesses.front()->getPrevNode(); before != nullptr; before = before->getPrevNode()) {
+    if (++distance > kLongestUpdate || is_barrier(*before)) break;
+    if (const auto* call = dyn_cast<CallBase>(before); call != nullptr && !is_harmless_call(*call)) break;
+    // A check in between that misses would clear the hazards, so only the last group will do.
+    if (function.accesses.contains(before))
+      return find_if(groups, [&](const LoadGroup& group) { return !group.empty() && group.back() == before; });
+  }
+  return groups.end();
+}
+
+bool is_within(const Extent& load, const Batch& batch) {
+  return any_of(batch.runs, [&](const Run& run) {
+    return run.base == load.base && run.begin <= load.begin && load.end <= run.end;
+  });
+}
+
+// Tells whether the load may be made behind the instruction `last` of its block.
+bool may_move_behind(const LoadInst& load, const Instruction& last) {
+  return none_of(load.users(), [&](const User* user) {
+    const auto* const instruction = cast<Instruction>(user);
+    return instruction->getParent() == last.getParent() && !isa<PHINode>(instruction) &&
+           (instruction == &last || instruction->comesBefore(&last));
+  });
+}
+
+// Tells whether the addresses of all of the batch's runs are known behind the instruction.
+bool addresses_known_behind(const Batch& batch, const Instruction& last) {
+  return all_of(batch.runs, [&](const Run& run) {
+    const auto* const base = dyn_cast<Instruction>(run.base);
+    return base == nullptr || base->getParent() != last.getParent() || isa<PHINode>(base) || base == &last ||
+           base->comesBefore(&last);
+  });
+}
+
+}  // namespace
+
+void form_updates(const CheckedFunction& function, std::vector<LoadGroup>& groups, std::vector<Batch>& batches) {
+  if (!options().updates || options().sequential) return;
+  for (Batch& batch : batches) {
+    if (batch.accesses.front()->isAtomic() || batch.accesses.front()->isVolatile()) continue;
+    const auto group = group_before(function, batch, groups);
+    if (group == groups.end()) continue;
+    LoadInst* const last = group->back();
+    SmallVector<LoadInst*, 8> loads;
+    for (LoadInst* load : *group)
+      if (load->isSimple() && is_within(extent_of(function, *load), batch) && may_move_behind(*load, *last))
+        loads.push_back(load);
+    // The bases must be known where the check stands: behind the loads that stay in the group.
+    erase_if(*group, [&](const LoadInst* load) { return is_contained(loads, load); });
+    if (loads.empty() || !addresses_known_behind(batch, *last) ||
+        any_of(batch.runs, [&](const Run& run) { return is_contained(loads, run.base); })) {
+      for (LoadInst* load : loads) group->push_back(load);
+      llvm::sort(*group, [](const LoadInst* a, const LoadInst* b) { return a->comesBefore(b); });
+      continue;
+    }
+    Instruction* after = last;
+    for (LoadInst* load : loads) {
+      if (load == last) continue;
+      load->moveAfter(after);
+      after = load;
+    }
+    // The last load of the group itself may be one of them. Then it stands first already.
+    SmallVector<Instruction*, 8> accesses;
+    if (is_contained(loads, last)) accesses.push_back(last);
+    for (LoadInst* load : loads)
+      if (load != last) accesses.push_back(load);
+    accesses.append(batch.accesses.begin(), batch.accesses.end());
+    batch.accesses = std::move(accesses);
+  }
+  erase_if(groups, [](const LoadGroup& group) { return group.empty(); });
+}
+
+}  // namespace multigrain::checks

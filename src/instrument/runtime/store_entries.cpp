@@ -1,0 +1,288 @@
+// Compiled code stores to shared memory by these entries, where no check of its own has found that it may
+// (instrument/abi.h; docs/internals/fine-grain.md). They are written in assembly because they keep every register except
+// rax, if they return something, and r11: with that a check costs its fast path no register, as with the trampolines
+// (trampolines.cpp). Mostly they find that the node may store, and call nothing.
+#include <cstdint>
+
+#include "instrument/abi.h"
+#include "instrument/runtime/hazards.h"
+
+static_assert(MG_FINE_HAZARD_ALL == uint64_t{1} << 39 && MG_FINE_HAZARD_LINE == uint64_t{1} << 40 &&
+              MG_FINE_HAZARD_STORES == uint64_t{1} << 63 && MG_FINE_LOOP_HAZARD == 7);
+// The loop hazard's word contains the lower bits of this in place of a number of lines.
+__thread uint64_t multigrain_loop_hazards_published;
+// A thread that has no hazards of its own yet may find the loop hazard of another such thread published (entries.cpp).
+__thread uint64_t multigrain_loop_hazard_epoch = MG_FINE_CACHE_UNUSABLE;
+// The rights epoch that a thread found when it last published hazards, and how often in a row it has found the same
+// one. The thread begins to use the rights cache only after some repetitions: where rights come and go all the time it
+// would fill the cache in vain, and requesters would have to replace the epoch each time.
+static_assert(MG_FINE_EPOCH_CACHED == 1 && MG_FINE_CACHE_UNUSABLE == uint64_t(-8));
+extern "C" {
+__thread uint64_t multigrain_epoch_before;
+__thread uint64_t multigrain_epoch_repeats;
+}
+// The loop hazard's word is made and published here. Both functions keep all registers except rax and r11.
+asm(R"(
+  .text
+  .globl multigrain_publish_loop_hazard
+  .hidden multigrain_publish_loop_hazard
+  .type multigrain_publish_loop_hazard, @function
+  .p2align 4
+multigrain_publish_loop_hazard:
+  .cfi_startproc
+  endbr64
+  pushq %rdx
+  .cfi_def_cfa_offset 16
+  movq multigrain_loop_hazards_published@gottpoff(%rip), %rax
+  movq %fs:(%rax), %rdx
+  incq %rdx
+  movq %rdx, %fs:(%rax)
+  shlq $40, %rdx
+  btsq $39, %rdx
+  btsq $63, %rdx
+  movq __multigrain_hazards@gottpoff(%rip), %rax
+  movq %fs:(%rax), %rax
+  xchgq %rdx, 56(%rax)
+  popq %rdx
+  .cfi_def_cfa_offset 8
+  call multigrain_read_rights_epoch
+  movq multigrain_loop_hazard_epoch@gottpoff(%rip), %r11
+  movq %rax, %fs:(%r11)
+  ret
+  .cfi_endproc
+  .size multigrain_publish_loop_hazard, . - multigrain_publish_loop_hazard
+
+  .globl multigrain_read_rights_epoch
+  .hidden multigrain_read_rights_epoch
+  .type multigrain_read_rights_epoch, @function
+  .p2align 4
+multigrain_read_rights_epoch:
+  .cfi_startproc
+  endbr64
+  movq __multigrain_rights_epoch@GOTPCREL(%rip), %r11
+  movq (%r11), %r11
+  movq (%r11), %rax
+  testb $1, %al
+  jz 1f
+  ret
+1:
+  pushq %rdx
+  .cfi_def_cfa_offset 16
+  movq multigrain_epoch_before@gottpoff(%rip), %rdx
+  cmpq %rax, %fs:(%rdx)
+  je 2f
+  movq %rax, %fs:(%rdx)
+  movq multigrain_epoch_repeats@gottpoff(%rip), %rdx
+  movq $0, %fs:(%rdx)
+  jmp 3f
+2:
+  movq multigrain_epoch_repeats@gottpoff(%rip), %rdx
+  incq %fs:(%rdx)
+  cmpq $8, %fs:(%rdx)
+  jb 3f
+  # The bit is set before any line is checked, so a requester that revokes a right later sees that rights are cached.
+  leaq 1(%rax), %rdx
+  lock cmpxchgq %rdx, (%r11)
+  jne 3f
+  movq %rdx, %rax
+  popq %rdx
+  .cfi_def_cfa_offset 8
+  ret
+  .cfi_def_cfa_offset 16
+3:
+  movq $-8, %rax
+  popq %rdx
+  .cfi_def_cfa_offset 8
+  ret
+  .cfi_endproc
+  .size multigrain_read_rights_epoch, . - multigrain_read_rights_epoch
+)");
+
+// The numbers that the assembly below contains.
+static_assert(MG_FINE_EXCLUSIVE == 3 && MG_FINE_NO_LOOP_HAZARD == uint64_t(-4) && MG_FINE_CACHED_NEITHER == 2 &&
+              MG_FINE_TABLE_BASE == MG_FINE_SHIFT_ADDRESS + 8 && MG_FINE_SHIFT_ADDRESS == 0x480000000ff8 &&
+              MG_FINE_VIEW_BASE == 0x200000000000 && MG_FINE_PAGE_SHIFT == 12 &&
+              MG_FINE_RIGHTS_CACHE_BASE - (MG_FINE_VIEW_BASE >> MG_FINE_PAGE_SHIFT) * 8 == 0x4cf000000000);
+// multigrain_check_in_loop takes the address in rdi and the size in rdx, at most 64 bytes. It returns in rax what
+// __multigrain_check_in_loop (instrument/abi.h) returns, and keeps all registers except rax and r11.
+asm(R"asm(
+.macro MULTIGRAIN_PUSH register
+  pushq %\register
+  .cfi_adjust_cfa_offset 8
+.endm
+.macro MULTIGRAIN_POP register
+  popq %\register
+  .cfi_adjust_cfa_offset -8
+.endm
+.macro MULTIGRAIN_BEGIN name
+  .text
+  .globl \name
+  .type \name, @function
+  .p2align 4
+\name:
+  .cfi_startproc
+  endbr64
+.endm
+.macro MULTIGRAIN_END name
+  .cfi_endproc
+  .size \name, . - \name
+.endm
+
+# Publishes hazard 0 over the line at rdi for stores, leaves its address in rax, and compares the line's word with
+# MG_FINE_EXCLUSIVE. Changes rcx, rdx and r11.
+.macro MULTIGRAIN_PUBLISH
+  movq __multigrain_hazards@gottpoff(%rip), %rax
+  movq %fs:(%rax), %rax
+  movabsq $0x480000000ff8, %r11
+  movzbl (%r11), %ecx
+  movabsq $-0x200000000000, %rdx
+  addq %rdi, %rdx
+  shrq %cl, %rdx
+  movabsq $(1 << 63 | 1 << 40), %rcx
+  addq %rdx, %rcx
+  xchgq %rcx, (%rax)
+  cmpq $3, 8(%r11,%rdx,8)
+.endm
+
+  .hidden multigrain_check_in_loop
+MULTIGRAIN_BEGIN multigrain_check_in_loop
+  MULTIGRAIN_PUSH rcx
+  MULTIGRAIN_PUSH rdx
+  MULTIGRAIN_PUSH rsi
+  movq __multigrain_hazards@gottpoff(%rip), %rax
+  movq %fs:(%rax), %rax
+  cmpq $0, 56(%rax)
+  je 3f
+  movq multigrain_loop_hazard_epoch@gottpoff(%rip), %rax
+  movq %fs:(%rax), %rax
+1:
+  # The page is entered into the rights cache unless the cache already says which rights the node has.
+  cmpq $-8, %rax
+  je 2f
+  movq %rdi, %rcx
+  shrq $12, %rcx
+  movabsq $0x4cf000000000, %r11
+  movq (%r11,%rcx,8), %rcx
+  subq %rax, %rcx
+  cmpq $2, %rcx
+  ja 4f
+2:
+  movabsq $0x480000000ff8, %r11
+  movzbl (%r11), %ecx
+  movabsq $-0x200000000000, %rsi
+  addq %rdi, %rsi
+  leaq -1(%rsi,%rdx), %rdx
+  shrq %cl, %rsi
+  shrq %cl, %rdx
+  cmpq $3, 8(%r11,%rsi,8)
+  jne 5f
+  cmpq $3, 8(%r11,%rdx,8)
+  jne 5f
+  # There may be a third line between the first and the last.
+  addq %rdx, %rsi
+  shrq %rsi
+  cmpq $3, 8(%r11,%rsi,8)
+  jne 5f
+  .cfi_remember_state
+  MULTIGRAIN_POP rsi
+  MULTIGRAIN_POP rdx
+  MULTIGRAIN_POP rcx
+  ret
+  .cfi_restore_state
+3:
+  call multigrain_publish_loop_hazard
+  jmp 1b
+4:
+  movq %rdx, %rsi
+  call multigrain_cache_rights_keep
+  jmp 2b
+5:
+  movq __multigrain_hazards@gottpoff(%rip), %rax
+  movq %fs:(%rax), %rax
+  movq $0, 56(%rax)
+  movq $-4, %rax
+  MULTIGRAIN_POP rsi
+  MULTIGRAIN_POP rdx
+  MULTIGRAIN_POP rcx
+  ret
+MULTIGRAIN_END multigrain_check_in_loop
+
+MULTIGRAIN_BEGIN __multigrain_check_in_loop
+  MULTIGRAIN_PUSH rdx
+  movq %rsi, %rdx
+  call multigrain_check_in_loop
+  MULTIGRAIN_POP rdx
+  ret
+MULTIGRAIN_END __multigrain_check_in_loop
+
+MULTIGRAIN_BEGIN __multigrain_begin_store
+  MULTIGRAIN_PUSH rax
+  MULTIGRAIN_PUSH rcx
+  MULTIGRAIN_PUSH rdx
+  MULTIGRAIN_PUBLISH
+  MULTIGRAIN_POP rdx
+  MULTIGRAIN_POP rcx
+  MULTIGRAIN_POP rax
+  jne multigrain_store_miss_keep
+  ret
+MULTIGRAIN_END __multigrain_begin_store
+
+MULTIGRAIN_BEGIN __multigrain_update_in_loop
+  MULTIGRAIN_PUSH rdx
+  movl $1, %edx
+  call multigrain_check_in_loop
+  MULTIGRAIN_POP rdx
+  cmpq $-4, %rax
+  je multigrain_update_miss_keep
+  ret
+MULTIGRAIN_END __multigrain_update_in_loop
+
+# `store` is the instruction that makes the store.
+.macro MULTIGRAIN_STORE size store
+MULTIGRAIN_BEGIN __multigrain_store_\size\()_in_loop
+  MULTIGRAIN_PUSH rdx
+  movl $\size, %edx
+  call multigrain_check_in_loop
+  MULTIGRAIN_POP rdx
+  cmpq $-4, %rax
+  je 1f
+  \store
+  ret
+1:
+  call multigrain_store_\size\()_miss
+  movq $-4, %rax
+  ret
+MULTIGRAIN_END __multigrain_store_\size\()_in_loop
+
+MULTIGRAIN_BEGIN __multigrain_store_\size
+  MULTIGRAIN_PUSH rax
+  MULTIGRAIN_PUSH rcx
+  MULTIGRAIN_PUSH rdx
+  MULTIGRAIN_PUBLISH
+  jne 1f
+  \store
+  movq $0, (%rax)
+  .cfi_remember_state
+  MULTIGRAIN_POP rdx
+  MULTIGRAIN_POP rcx
+  MULTIGRAIN_POP rax
+  ret
+  .cfi_restore_state
+1:
+  MULTIGRAIN_POP rdx
+  MULTIGRAIN_POP rcx
+  MULTIGRAIN_POP rax
+  jmp multigrain_store_\size\()_miss
+MULTIGRAIN_END __multigrain_store_\size
+.endm
+MULTIGRAIN_STORE 1 "movb %sil, (%rdi)"
+MULTIGRAIN_STORE 2 "movw %si, (%rdi)"
+MULTIGRAIN_STORE 4 "movl %esi, (%rdi)"
+MULTIGRAIN_STORE 8 "movq %rsi, (%rdi)"
+.purgem MULTIGRAIN_STORE
+.purgem MULTIGRAIN_PUBLISH
+.purgem MULTIGRAIN_END
+.purgem MULTIGRAIN_BEGIN
+.purgem MULTIGRAIN_POP
+.purgem MULTIGRAIN_PUSH
+)asm");
