@@ -211,8 +211,14 @@ class Fabric {
   // something else, or to sleep. Where there is no such word this means nothing.
   virtual void begin_computing() {}
   virtual void end_computing() {}
+  // Says whether this node has something to do beside messages, which any of its threads can do that polls. While it has,
+  // pending_messages() is not 0.
+  virtual void mark_own_work(bool is_left) { static_cast<void>(is_left); }
+  // Returns whether own work that is marked will be done without wake_service(): by processors that compute, or else by
+  // the service thread, whose serve() returns after an interval then.
+  [[nodiscard]] virtual bool is_attended() const { return false; }
   // The service thread alone calls this: it handles messages while there are any, and sleeps when there are none or
-  // another thread polls. Returns after handling a message, or after wake_service().
+  // another thread polls. Returns after handling a message, after wake_service(), or if own work is left to it.
   virtual void serve() = 0;
   // Makes serve() return, or the next one if none is under way.
   virtual void wake_service() = 0;

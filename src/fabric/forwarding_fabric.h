@@ -83,6 +83,8 @@ class ForwardingFabric : public Fabric {
   void begin_computing() override { inner_->begin_computing(); }
   void end_computing() override { inner_->end_computing(); }
   void serve() override { inner_->serve(); }
+  void mark_own_work(bool is_left) override { inner_->mark_own_work(is_left); }
+  [[nodiscard]] bool is_attended() const override { return inner_->is_attended(); }
   void wake_service() override { inner_->wake_service(); }
 
  protected:

@@ -105,8 +105,8 @@ mutate([[    if (!awaited_have_cleared()) return;
 ]])
 
 # kRetryIsLost
-mutate([[  return number == 0;
-]] [[  return number == 0 && !is(Mutant::kRetryIsLost);
+mutate([[  return !services_.fabric.is_attended();
+]] [[  return !services_.fabric.is_attended() && !is(Mutant::kRetryIsLost);
 ]])
 
 in_file(actions)

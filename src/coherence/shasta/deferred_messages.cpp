@@ -24,8 +24,9 @@ bool Driver::carry_out(const BlockAt& at, const Arrival* arrival) {
   return outcome.has_value();
 }
 
-// Puts the message behind all that are deferred. Returns whether it is the first: then the caller wakes the service
-// thread when it has released the lock (D4).
+// Puts the message behind all that are deferred. Returns whether the caller has to wake the service thread when it has
+// released the lock (D4). A processor that computes is left to do it if it can: the hazards in the way are mostly its
+// own, and to wake a thread of real-time priority takes its core away.
 bool Driver::defer(const BlockAt& at, const Arrival* arrival) {
   const uint64_t number = deferred_count_.load(std::memory_order_relaxed);
   MG_CHECK(number < deferred_.count());
@@ -47,7 +48,9 @@ bool Driver::defer(const BlockAt& at, const Arrival* arrival) {
     }
   }
   deferred_count_.store(number + 1, std::memory_order_release);
-  return number == 0;
+  if (number != 0) return false;
+  services_.fabric.mark_own_work(true);
+  return !services_.fabric.is_attended();
 }
 
 // Carries out deferred messages, in their order, as far as hazards allow it now.
@@ -63,6 +66,7 @@ void Driver::retry_deferred() {
     if (next.payload != nullptr) payloads_.release(next.payload);
     first_deferred_ = number == 1 ? 0 : (first_deferred_ + 1) % deferred_.count();
     deferred_count_.store(number - 1, std::memory_order_release);
+    if (number == 1) services_.fabric.mark_own_work(false);
     if (frozen_ == 0) continue;
     frozen_ = 0;
     wake_waiting();

@@ -24,7 +24,8 @@
 //  (D3) Rights to the block of the first deferred message are not given again, and no hazard over it is published with
 //       the lock held, before that message is carried out. Other threads' misses on the block wait for that, with no
 //       hazard published. So the message waits only for hazards that were published when the words were lowered.
-//  (D4) While any message is deferred the service thread is in serve(), or will call it.
+//  (D4) While any message is deferred the service thread is in serve(), or will call it: at once, or, where processors
+//       compute that poll (Fabric::is_attended), after an interval.
 //
 // Blocks: what the node knows of a block that is at rest is in the line table, so that a line costs a word. The low
 // bits say what checks may do without asking (docs/internals/fine-grain.md). At the home the word of the block's first

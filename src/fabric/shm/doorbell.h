@@ -4,7 +4,9 @@
 // threads of the node that poll, and a sender makes the system call only if there is none. The doorbell is one cache
 // line: setting the pending bit brings the count of pollers along.
 //
-//   pending  a bit a source: the source's ring may hold messages
+//   pending  a bit a source: the source's ring may hold messages. The node's own bit: it has work beside messages
+//            (Fabric::mark_own_work). A thread that sets that bit wakes the service thread, unless the node is attended;
+//            by (c) below, the service thread then looks at the bit at the end of an interval
 //   pollers  how many threads look at `pending` again and again; kWaking: the service thread is being woken
 //   wakes    the futex word of the service thread, which counts the reasons to wake it
 //   computing  how many processors run code that looks at `pending` now and then (polls that mgcc compiles in)

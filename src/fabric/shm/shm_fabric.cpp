@@ -350,7 +350,7 @@ unsigned ShmFabric::poll() {
   MG_CHECK(!t_handling);
   if (overflowing_.load(std::memory_order_relaxed) != 0) [[unlikely]]
     flush_overflow();
-  const uint64_t bits = bell_->pending.load(std::memory_order_seq_cst);
+  const uint64_t bits = waiting();
   if (bits == 0) {
     check_aborted();
     return 0;
@@ -445,7 +445,7 @@ void ShmFabric::end_computing() {
 
 Nanoseconds ShmFabric::next_work() {
   Nanoseconds when = kNever;
-  for (uint64_t rest = bell_->pending.load(std::memory_order_seq_cst); rest != 0; rest &= rest - 1) {
+  for (uint64_t rest = waiting(); rest != 0; rest &= rest - 1) {
     const Incoming& in = incoming_[std::countr_zero(rest)];
     if (in.token.load(std::memory_order_seq_cst) != 0) continue;
     const Nanoseconds due = in.due.load(std::memory_order_relaxed);
@@ -469,6 +469,7 @@ void ShmFabric::serve() {
     const uint32_t seen = bell_->wakes.load(std::memory_order_seq_cst);
     check_aborted();
     if (stop_serving_.exchange(false, std::memory_order_seq_cst)) return;
+    if (has_own_work() && bell_->attended.load(std::memory_order_relaxed) == 0) return;
     Nanoseconds when = kNever;
     if (bell_->begin_service()) {
       unsigned handled = 0;
@@ -486,6 +487,7 @@ void ShmFabric::serve() {
     }
     if (when == kNever) {
       sleep_until_woken(seen);
+      if (has_own_work()) return;
     } else {
       const Nanoseconds now = monotonic_ns();
       if (when > now + kTimerWorthSleeping) {
@@ -518,6 +520,14 @@ void ShmFabric::sleep_until_woken(uint32_t seen) {
   } else {
     futex_wait(bell_->wakes, seen, FutexScope::kMachine);
   }
+}
+
+void ShmFabric::mark_own_work(bool is_left) {
+  const uint64_t own = Doorbell::bit(self_.value);
+  if (is_left)
+    bell_->pending.fetch_or(own, std::memory_order_seq_cst);
+  else
+    bell_->pending.fetch_and(~own, std::memory_order_seq_cst);
 }
 
 void ShmFabric::wake_service() {

@@ -89,6 +89,8 @@ class ShmFabric final : public Fabric, public MappedObject {
   void begin_computing() override;
   void end_computing() override;
   void serve() override;
+  void mark_own_work(bool is_left) override;
+  [[nodiscard]] bool is_attended() const override { return bell_->is_attended(); }
   void wake_service() override;
 
  private:
@@ -128,6 +130,13 @@ class ShmFabric final : public Fabric, public MappedObject {
   static constexpr Nanoseconds kNever = ~Nanoseconds{0};
   [[nodiscard]] Nanoseconds next_work();
   [[nodiscard]] uint64_t drains() const;
+  // The sources whose rings may hold messages, and whether this node has marked own work.
+  [[nodiscard]] uint64_t waiting() const {
+    return bell_->pending.load(std::memory_order_seq_cst) & ~Doorbell::bit(self_.value);
+  }
+  [[nodiscard]] bool has_own_work() const {
+    return (bell_->pending.load(std::memory_order_seq_cst) & Doorbell::bit(self_.value)) != 0;
+  }
   // The service thread has found nothing to do, and `seen` is what it has read of Doorbell::wakes before. Sleeps.
   void sleep_until_woken(uint32_t seen);
 
