@@ -217,6 +217,10 @@ class Fabric {
   // Returns whether own work that is marked will be done without wake_service(): by processors that compute, or else by
   // the service thread, whose serve() returns after an interval then.
   [[nodiscard]] virtual bool is_attended() const { return false; }
+  // From now on the service thread looks for further messages for so many ticks after the last one before it sleeps, while no
+  // processor computes (begin_computing): whose core it uses then sleeps or has not begun, and to wake it takes a sender longer
+  // than a message. To be called before there are messages.
+  virtual void linger(uint64_t most_ticks) { static_cast<void>(most_ticks); }
   // The service thread alone calls this: it handles messages while there are any, and sleeps when there are none or
   // another thread polls. Returns after handling a message, after wake_service(), or if own work is left to it.
   virtual void serve() = 0;

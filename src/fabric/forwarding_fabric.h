@@ -85,6 +85,7 @@ class ForwardingFabric : public Fabric {
   void serve() override { inner_->serve(); }
   void mark_own_work(bool is_left) override { inner_->mark_own_work(is_left); }
   [[nodiscard]] bool is_attended() const override { return inner_->is_attended(); }
+  void linger(uint64_t most_ticks) override { inner_->linger(most_ticks); }
   void wake_service() override { inner_->wake_service(); }
 
  protected:

@@ -108,8 +108,10 @@ Status Node::build() {
   auto processors = Processors::create(config_, *fabric_, wait_, *this, environment.cpus);
   if (!processors) return tl::unexpected(processors.error());
   processors_ = std::move(*processors);
-  if (line_protocol_ != nullptr && line_protocol_->pending_messages() != nullptr && !virtual_time::on())
+  if (line_protocol_ != nullptr && line_protocol_->pending_messages() != nullptr && !virtual_time::on()) {
     processors_->expect_polls();
+    fabric_->linger(wait_.spin_ticks);
+  }
   measured_from_ = virtual_time::on() ? 0 : started_at_;
 
   if (Status installed = install_fault_entry(*region_, *rights_, *protocol_, detector_); !installed) return installed;

@@ -25,7 +25,8 @@
 //               P5 gives the token back, P6 if the bit is set does S3
 //   Leaver      (a thread that ends polling, or computing)
 //               L1 decrements pollers or computing, L2 if that made it 0 and pending != 0 (or overflow waits) does S3
-//   Service     V1 reads wakes; V2 clears kWaking and, if pollers = 0, counts itself; V3 polls until it finds nothing;
+//   Service     V1 reads wakes; V2 clears kWaking and, if pollers = 0, counts itself; V3 polls until it finds nothing
+//               (or has found nothing for some time);
 //               V4 decrements pollers; V5 looks: if pollers > 0, or if there is no bit that it could act on, then
 //               V6 sleeps while wakes still has the value from V1. In all other cases it begins again.
 //               "Could act on" leaves out sources whose token is held, and those whose head is not due: for these V6

@@ -474,11 +474,15 @@ void ShmFabric::serve() {
     if (bell_->begin_service()) {
       unsigned handled = 0;
       const uint64_t drains_of_others = drains() - own_drains_;
-      while (const unsigned batch = poll()) {
-        handled += batch;
-        // A processor that has begun to wait handles the rest itself.
-        if ((bell_->pollers.load(std::memory_order_relaxed) & Doorbell::kCount) > 1) break;
-      }
+      do {
+        while (const unsigned batch = poll()) {
+          handled += batch;
+          // A processor that has begun to wait handles the rest itself.
+          if (others_poll()) break;
+        }
+        if (handled == 0) cpu_relax();
+      } while (handled == 0 && lingers());
+      if (handled != 0) served_at_ = ticks();
       // Other threads that drain rings at the same time are counted with this one, which is near enough.
       own_drains_ = drains() - drains_of_others;
       const uint32_t left = bell_->end_polling();
@@ -497,6 +501,13 @@ void ShmFabric::serve() {
       }
     }
   }
+}
+
+// Whether the service thread, which is counted among the pollers, looks once more for messages before it sleeps.
+bool ShmFabric::lingers() const {
+  return served_at_ != 0 && ticks() - served_at_ < linger_ticks_ &&
+         bell_->computing.load(std::memory_order_relaxed) == 0 && !others_poll() &&
+         !stop_serving_.load(std::memory_order_relaxed) && !has_own_work();
 }
 
 uint64_t ShmFabric::drains() const {

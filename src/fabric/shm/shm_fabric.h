@@ -91,6 +91,7 @@ class ShmFabric final : public Fabric, public MappedObject {
   void serve() override;
   void mark_own_work(bool is_left) override;
   [[nodiscard]] bool is_attended() const override { return bell_->is_attended(); }
+  void linger(uint64_t most_ticks) override { linger_ticks_ = most_ticks; }
   void wake_service() override;
 
  private:
@@ -129,6 +130,11 @@ class ShmFabric final : public Fabric, public MappedObject {
   // Returns when there will be work that no thread does: 0 now, kNever only after a doorbell rings.
   static constexpr Nanoseconds kNever = ~Nanoseconds{0};
   [[nodiscard]] Nanoseconds next_work();
+  [[nodiscard]] bool lingers() const;
+  // Whether other threads than the service thread, which polls, do so.
+  [[nodiscard]] bool others_poll() const {
+    return (bell_->pollers.load(std::memory_order_relaxed) & Doorbell::kCount) > 1;
+  }
   [[nodiscard]] uint64_t drains() const;
   // The sources whose rings may hold messages, and whether this node has marked own work.
   [[nodiscard]] uint64_t waiting() const {
@@ -151,6 +157,8 @@ class ShmFabric final : public Fabric, public MappedObject {
   PeerMappings page_mappings_;
   OverflowPool pool_;
   std::atomic<uint64_t> overflowing_{0};   // a bit a destination: its overflow queue is not empty
+  uint64_t linger_ticks_ = 0;
+  uint64_t served_at_ = 0;  // ticks; of the service thread
   std::atomic<bool> stop_serving_{false};  // wake_service() was called
   std::atomic<unsigned> first_source_{0};  // first source of the next poll, so that no source starves
   bool precise_timers_ = false;            // the service thread has set its timer slack
