@@ -36,8 +36,12 @@ class EventCount {
       // In virtual time this costs nothing: the emulated processors have cores of their own, and poll.
       const virtual_time::Unaccounted wake;
       futex_wake(word_, FutexScope::kProcess);
+      ++wakes();
     }
   }
+
+  // How often the calling thread has woken others. The count wraps.
+  [[nodiscard]] static uint64_t wakes_by_this_thread() { return wakes(); }
 
   // Records when the change happens in virtual time. Where a waiter may see the change without notify(), the caller
   // calls this before it makes the change.
@@ -61,6 +65,11 @@ class EventCount {
   }
 
  private:
+  static uint64_t& wakes() {
+    [[gnu::tls_model("initial-exec")]] static constinit thread_local uint64_t count = 0;
+    return count;
+  }
+
   static constexpr uint32_t kSleeper = 1;
   static constexpr uint32_t kStep = 2;
   std::atomic<uint32_t> word_{0};

@@ -19,16 +19,17 @@ uint64_t store_hazard(uint64_t line) {
 
 }  // namespace
 
-Driver::Driver(const NodeServices& services, const LineServices& lines, Model model, PagePool payloads)
-    : LineDriver(services, lines, 0), model_(model), payloads_(std::move(payloads)) {}
+Driver::Driver(const NodeServices& services, const LineServices& lines, Model model, Runs runs, PagePool payloads)
+    : LineDriver(services, lines, 0), model_(model), runs_(runs), payloads_(std::move(payloads)) {}
 
-Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, const LineServices& lines, Model model) {
+Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, const LineServices& lines, Model model,
+                                               Runs runs) {
   if (services.fabric.nodes() > kMaxNodes)
     return fail("the protocol shasta has directory entries for {} nodes, and the machine has {}", kMaxNodes,
                 services.fabric.nodes());
   auto payloads = PagePool::create(services.region.page_size(), kRecords);
   if (!payloads) return tl::unexpected(payloads.error());
-  std::unique_ptr<Driver> driver(new Driver(services, lines, model, std::move(*payloads)));
+  std::unique_ptr<Driver> driver(new Driver(services, lines, model, runs, std::move(*payloads)));
   const LockGuard hold(driver->lock_);
   auto pages = SparseTable<LinePage>::create(services.region.page_count(), "pages kept coherent by blocks");
   if (!pages) return tl::unexpected(pages.error());
@@ -78,6 +79,7 @@ void Driver::load(uintptr_t address, std::span<std::byte> out) {
     return;
   }
   virtual_time::synchronise();
+  const Behind behind = blocks_behind(*at, false);
   Entry entry(*this);
   ProcessorSlot& slot = entry.slot();
   Own own = load_own(slot, offset, out);
@@ -85,11 +87,21 @@ void Driver::load(uintptr_t address, std::span<std::byte> out) {
   if (own == Own::kWhole) return;
   slot.load_from = offset;
   slot.load_to = out;
-  const std::optional<Outcome> outcome = transition(
-      *at, nullptr, UnderHazards::kGivesUp, [&](Block& block, const Context& context, Node& node, Actions& actions) {
-        return on_load(block, context, node, entry.processor(), actions);
-      });
-  MG_CHECK(outcome.has_value());  // a load takes no rights
+  std::optional<Outcome> outcome;
+  {
+    const MessageBatch batch(services_.fabric);
+    outcome = transition(*at, nullptr, UnderHazards::kGivesUp,
+                         [&](Block& block, const Context& context, Node& node, Actions& actions) {
+                           return on_load(block, context, node, entry.processor(), actions);
+                         });
+    MG_CHECK(outcome.has_value());  // a load takes no rights
+    for (size_t i = 0; i < behind.number; ++i)
+      if (!is_frozen(behind.blocks[i]))
+        transition(behind.blocks[i], nullptr, UnderHazards::kGivesUp,
+                   [&](Block& block, const Context& context, Node& node, Actions& actions) {
+                     return on_fetch(block, context, node, entry.processor(), actions);
+                   });
+  }
   if (*outcome == Outcome::kWait) {
     entry.wait(false);
   } else {
@@ -97,6 +109,51 @@ void Driver::load(uintptr_t address, std::span<std::byte> out) {
     read_coherent(*at, offset, out);
     count(Counter::kLinesFound);
   }
+  for (size_t i = 0; i < behind.number; ++i)
+    while (is_fetching(behind.blocks[i], entry.processor())) entry.wait(true);
+}
+
+// While a thread goes through memory, the blocks before one that is missing are here. So it will need as many behind it, up
+// to the end of the page, if this node knows the same of them: they are asked for at the same time, and the messages
+// travel together. All this is a hint, and is read without the lock.
+Driver::Behind Driver::blocks_behind(const BlockAt& at, bool to_store) {
+  constexpr size_t kMostBytes = 2048;
+  Behind behind;
+  if (runs_ == Runs::kNever || virtual_time::on()) return behind;
+  const PageId page = page_of(at.first);
+  const LinePage& record = pages_[page];
+  const auto word_of = [&](const BlockAt& block) { return word(block.first).load(std::memory_order_relaxed); };
+  const uint64_t own = word_of(at);
+  BlockAt first = at, last = at;
+  for (size_t bytes = 2 * bytes_of(at); bytes <= kMostBytes && behind.number < behind.blocks.size();) {
+    if (first.first == 0 || page_of(first.first - 1) != page || page_of(last.first + last.lines) != page) break;
+    first = block_at(page, record, first.first - 1);
+    last = block_at(page, record, last.first + last.lines);
+    const uint64_t before = word_of(first);
+    if (to_store ? before != kExclusive : (before & kReadable) == 0) break;
+    if (word_of(last) != own) break;
+    behind.blocks[behind.number++] = last;
+    bytes += bytes_of(last);
+  }
+  return behind;
+}
+
+// Asks for blocks to store to, and does not wait for them.
+void Driver::prefetch_behind(const Behind& behind) {
+  for (size_t i = 0; i < behind.number; ++i) {
+    if (records_.size() >= kUnawaited) return;
+    if (is_frozen(behind.blocks[i])) continue;
+    transition(behind.blocks[i], nullptr, UnderHazards::kGivesUp,
+               [](Block& block, const Context& context, Node& node, Actions& actions) {
+                 on_prefetch_exclusive(block, context, node, actions);
+                 return Outcome::kResolved;
+               });
+  }
+}
+
+bool Driver::is_fetching(const BlockAt& at, unsigned processor) {
+  const BlockRecord* const record = records_.find(at.first);
+  return record != nullptr && record->block.fetching.contains(processor);
 }
 
 bool Driver::store(uintptr_t address, std::span<const std::byte> value) {
@@ -124,19 +181,25 @@ bool Driver::try_store(const BlockAt& at, uint64_t offset, std::span<const std::
   MG_CHECK(value.size() <= queued.bytes.size() && (offset >> shift_) == (offset + value.size() - 1) >> shift_, offset,
            value.size());
   std::copy(value.begin(), value.end(), queued.bytes.begin());
+  const Behind behind = blocks_behind(at, true);
   while (true) {
     entry.wait_while_frozen(at);
     const uint8_t queued_before = slot.queued;
-    const std::optional<Outcome> outcome = transition(
-        at, nullptr, UnderHazards::kGivesUp, [&](Block& block, const Context& context, Node& node, Actions& actions) {
-          const Outcome o = on_store(block, context, node, entry.processor(), actions);
-          if (o == Outcome::kQueued) slot.stores[slot.queued++] = queued;
-          if (o == Outcome::kResolved) {
-            MULTIGRAIN_STEP(frame(offset));
-            copy_in(frame(offset), value);
-          }
-          return o;
-        });
+    std::optional<Outcome> outcome;
+    {
+      const MessageBatch batch(services_.fabric);
+      outcome = transition(at, nullptr, UnderHazards::kGivesUp,
+                           [&](Block& block, const Context& context, Node& node, Actions& actions) {
+                             const Outcome o = on_store(block, context, node, entry.processor(), actions);
+                             if (o == Outcome::kQueued) slot.stores[slot.queued++] = queued;
+                             if (o == Outcome::kResolved) {
+                               MULTIGRAIN_STEP(frame(offset));
+                               copy_in(frame(offset), value);
+                             }
+                             return o;
+                           });
+      if (outcome == Outcome::kQueued) prefetch_behind(behind);
+    }
     if (!outcome) {
       slot.queued = queued_before;
       return false;
@@ -159,6 +222,7 @@ void Driver::begin_store(uintptr_t address) {
   if (try_begin_store(line)) return;
   virtual_time::synchronise();
   bool wakes = false;
+  const Behind behind = blocks_behind(*at, true);
   {
     Entry entry(*this);
     make_room(entry);
@@ -166,14 +230,19 @@ void Driver::begin_store(uintptr_t address) {
     std::optional<Outcome> outcome;
     while (true) {
       entry.wait_while_frozen(*at);
-      outcome = transition(*at, nullptr, UnderHazards::kGivesUp,
-                           [&](Block& block, const Context& context, Node& node, Actions& actions) {
-                             const Outcome o = on_request_hazard(block, context, node, entry.processor(), actions);
-                             if (o == Outcome::kQueued)
-                               slot.stores[slot.queued++] = {
-                                   .block = at->first, .offset = 0, .requests_hazard = true, .bytes = {}, .under = {}};
-                             return o;
-                           });
+      {
+        const MessageBatch batch(services_.fabric);
+        outcome =
+            transition(*at, nullptr, UnderHazards::kGivesUp,
+                       [&](Block& block, const Context& context, Node& node, Actions& actions) {
+                         const Outcome o = on_request_hazard(block, context, node, entry.processor(), actions);
+                         if (o == Outcome::kQueued)
+                           slot.stores[slot.queued++] = {
+                               .block = at->first, .offset = 0, .requests_hazard = true, .bytes = {}, .under = {}};
+                         return o;
+                       });
+        if (outcome == Outcome::kQueued) prefetch_behind(behind);
+      }
       MG_CHECK(outcome.has_value());  // a request for a hazard takes no rights
       if (*outcome != Outcome::kWait) break;
       entry.wait(true);
@@ -238,9 +307,9 @@ void Driver::fetch_lines(uintptr_t begin, uintptr_t end, bool to_store) {
     }
     const auto is_awaited = [&](const BlockAt& at) {
       lock_.assume_held();
+      if (!to_store) return is_fetching(at, entry.processor());
       const BlockRecord* const record = records_.find(at.first);
-      return record != nullptr &&
-             (to_store ? record->block.prefetching : record->block.fetching.contains(entry.processor()));
+      return record != nullptr && record->block.prefetching;
     };
     for (size_t i = 0; i < number; ++i)
       while (is_awaited(wanted[i])) entry.wait(true);

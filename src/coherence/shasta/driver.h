@@ -87,10 +87,14 @@ class MG_SCOPED_CAPABILITY Hold {
   SpinLock& lock_;
 };
 
+// Whether a miss asks for the blocks behind its own as well. kLearned: where a thread goes through memory.
+enum class Runs : uint8_t { kNever, kLearned };
+
 class Driver final : public LineDriver {
  public:
   // Registers the message handlers. Errors: more nodes than an entry has bits for; tables that cannot be reserved.
-  static Result<std::unique_ptr<Driver>> create(const NodeServices& services, const LineServices& lines, Model model);
+  static Result<std::unique_ptr<Driver>> create(const NodeServices& services, const LineServices& lines, Model model,
+                                                Runs runs = Runs::kNever);
 
   // --- Protocol
   bool on_fault(PageId page, bool is_write) override;
@@ -174,7 +178,7 @@ class Driver final : public LineDriver {
 
   class Entry;
 
-  Driver(const NodeServices& services, const LineServices& lines, Model model, PagePool payloads);
+  Driver(const NodeServices& services, const LineServices& lines, Model model, Runs runs, PagePool payloads);
 
   [[nodiscard]] PageId page_of(uint64_t line) const { return PageId(line >> (services_.region.page_shift() - shift_)); }
   [[nodiscard]] uint64_t offset_of(const BlockAt& at) const { return at.first << shift_; }
@@ -189,6 +193,15 @@ class Driver final : public LineDriver {
   [[nodiscard]] Context context_of(const BlockAt& at) const {
     return {.self = self_, .home = at.home, .block = BlockId(at.first), .model = model_};
   }
+
+  // The blocks behind one that is missing that a thread which goes through memory will need next.
+  struct Behind {
+    std::array<BlockAt, 31> blocks;
+    size_t number = 0;
+  };
+  Behind blocks_behind(const BlockAt& at, bool to_store);
+  void prefetch_behind(const Behind& behind) MG_REQUIRES(lock_);
+  [[nodiscard]] bool is_fetching(const BlockAt& at, unsigned processor) MG_REQUIRES(lock_);
 
   // --- The state of blocks
   void make_room(Entry& entry) MG_REQUIRES(lock_);
@@ -283,6 +296,7 @@ class Driver final : public LineDriver {
   Own load_own(const ProcessorSlot& slot, uint64_t offset, std::span<std::byte> out) const MG_REQUIRES(lock_);
 
   const Model model_;
+  const Runs runs_;
 
   SpinLock lock_;
   static constexpr size_t kProcessorSlots = ProcessorSet::kCapacity;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "fabric/copy_words.h"
+#include "fabric/wait.h"
 #include "status/node_status.h"
 
 namespace multigrain {
@@ -474,6 +475,7 @@ void ShmFabric::serve() {
     if (bell_->begin_service()) {
       unsigned handled = 0;
       const uint64_t drains_of_others = drains() - own_drains_;
+      const uint64_t wakes = EventCount::wakes_by_this_thread();
       do {
         while (const unsigned batch = poll()) {
           handled += batch;
@@ -482,7 +484,10 @@ void ShmFabric::serve() {
         }
         if (handled == 0) cpu_relax();
       } while (handled == 0 && lingers());
-      if (handled != 0) served_at_ = ticks();
+      if (handled != 0) {
+        served_at_ = ticks();
+        has_woken_ = EventCount::wakes_by_this_thread() != wakes;
+      }
       // Other threads that drain rings at the same time are counted with this one, which is near enough.
       own_drains_ = drains() - drains_of_others;
       const uint32_t left = bell_->end_polling();
@@ -505,7 +510,7 @@ void ShmFabric::serve() {
 
 // Whether the service thread, which is counted among the pollers, looks once more for messages before it sleeps.
 bool ShmFabric::lingers() const {
-  return served_at_ != 0 && ticks() - served_at_ < linger_ticks_ &&
+  return served_at_ != 0 && !has_woken_ && ticks() - served_at_ < linger_ticks_ &&
          bell_->computing.load(std::memory_order_relaxed) == 0 && !others_poll() &&
          !stop_serving_.load(std::memory_order_relaxed) && !has_own_work();
 }

@@ -156,9 +156,12 @@ class ShmFabric final : public Fabric, public MappedObject {
   PeerMappings line_mappings_;
   PeerMappings page_mappings_;
   OverflowPool pool_;
-  std::atomic<uint64_t> overflowing_{0};   // a bit a destination: its overflow queue is not empty
+  std::atomic<uint64_t> overflowing_{0};  // a bit a destination: its overflow queue is not empty
   uint64_t linger_ticks_ = 0;
-  uint64_t served_at_ = 0;  // ticks; of the service thread
+  // Of the service thread: when it handled the last messages (ticks), and whether it has woken a thread of this node with
+  // them, which needs the core.
+  uint64_t served_at_ = 0;
+  bool has_woken_ = false;
   std::atomic<bool> stop_serving_{false};  // wake_service() was called
   std::atomic<unsigned> first_source_{0};  // first source of the next poll, so that no source starves
   bool precise_timers_ = false;            // the service thread has set its timer slack
