@@ -10,7 +10,9 @@
 #include <csetjmp>
 #include <csignal>
 #include <cstdio>
+#include <functional>
 #include <random>
+#include <span>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -107,6 +109,8 @@ void run_against_adversary(const char* way, unsigned line_shift, FakeOptions opt
         const std::vector<unsigned char> start = input(kSeed + k);
         __multigrain_store(memory, KERNEL_BYTES, start.data());
         checked[k].run(memory);
+        EXPECT_TRUE(std::ranges::all_of(std::span(__multigrain_hazards, MG_FINE_HAZARDS), std::logical_not<>()))
+            << plain[k].name << " returns with a hazard published";
         std::vector<unsigned char> result(KERNEL_BYTES);
         __multigrain_load(memory, KERNEL_BYTES, result.data());
         expect_equal(result.data(), expected[k],

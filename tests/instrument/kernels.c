@@ -914,6 +914,61 @@ void store_one(unsigned long* to, unsigned long value) {
   *to = value;
 }
 
+/* Volatile stores and atomics publish hazards of their own where the loop hazard is published, in loops and outside. */
+static void hold_volatile(unsigned char* memory) {
+  uint64_t* const w = (uint64_t*)memory;
+  const size_t n = KERNEL_BYTES / sizeof *w;
+  uint32_t state = 17;
+  for (size_t i = 0; i < 200; ++i) {
+    w[mix(&state) % n] += i;
+    w[mix(&state) % n] ^= state;
+    *(volatile uint64_t*)&w[mix(&state) % n] = i * FLAG;
+  }
+}
+
+/* A function's stores share the loop hazard, and loads of what they store need no checks. */
+struct body {
+  double place[3], speed[3];
+  uint64_t moves;
+  float mass;
+  uint16_t kind;
+  uint8_t age;
+};
+__attribute__((noinline)) static void move(struct body* one, const struct body* other, int is_last) {
+  const double by = other->mass * 0.5;
+  one->place[0] += one->speed[0] * by;
+  one->place[1] += one->speed[1] * by;
+  one->place[2] += other->speed[2];
+  one->moves++;
+  if (one->moves % 3 == 0) {
+    one->mass = other->mass + 1;
+    one->kind ^= other->kind;
+    return;
+  }
+  one->age += other->age;
+  if (is_last) *(volatile uint8_t*)&one->age = 7;
+}
+/* Behind the last store no hazard may be left, whichever hazard it had. */
+__attribute__((noinline)) static void turn(struct body* one, const struct body* other) {
+  one->speed[0] = -one->speed[0] * other->mass;
+  one->speed[1] = -one->speed[1] * other->mass;
+  one->place[2] = one->place[1] + other->speed[2];
+  *(volatile uint64_t*)&one->moves = 5;
+}
+static void hold_functions(unsigned char* memory) {
+  struct body* const bodies = (struct body*)memory;
+  const size_t n = KERNEL_BYTES / sizeof *bodies;
+  memset(memory, 0, KERNEL_BYTES);
+  for (size_t i = 0; i < n; ++i) {
+    for (int k = 0; k < 3; ++k) bodies[i].speed[k] = (double)i + k;
+    bodies[i].mass = (float)(i % 5), bodies[i].kind = (uint16_t)(i * 7), bodies[i].age = (uint8_t)i;
+  }
+  uint32_t state = 23;
+  for (size_t t = 0; t < 1500; ++t) move(&bodies[mix(&state) % n], &bodies[mix(&state) % n], t % 5 == 0);
+  move(&bodies[1], &bodies[2], 1);
+  turn(&bodies[2], &bodies[3]);
+}
+
 const struct kernel c_kernels[] = {{"width_8", width_8},
                                    {"parts_of_flag_values", parts_of_flag_values},
                                    {"width_16", width_16},
@@ -962,6 +1017,8 @@ const struct kernel c_kernels[] = {{"width_8", width_8},
                                    {"hold_stages", hold_stages},
                                    {"hold_pivot", hold_pivot},
                                    {"hold_overlap", hold_overlap},
+                                   {"hold_volatile", hold_volatile},
+                                   {"hold_functions", hold_functions},
                                    {"versions", versions},
                                    {"private_arguments", private_arguments},
                                    {"list", list},

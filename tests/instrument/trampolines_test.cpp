@@ -201,7 +201,7 @@ template <typename Function>
 const void* code(Function* function) {
   return reinterpret_cast<const void*>(function);
 }
-const std::array kEntries = {
+const std::array entries = {
     Entry{"load_8_miss", code(&__multigrain_load_8_miss), true, false},
     Entry{"begin_store", code(&__multigrain_begin_store), false, false},
     Entry{"store_1", code(&__multigrain_store_1), false, false},
@@ -253,7 +253,7 @@ void expect_registers_kept() {
   std::thread([&] {
     protocol.join();
     std::mt19937_64 random(1);
-    for (const Entry& entry : kEntries) {
+    for (const Entry& entry : entries) {
       for (const Vectors vectors : {kXmm, kYmm, kXmm, kZmm, kYmm, kXmm}) {
         if (!has(vectors)) continue;
         for (const bool misses : {true, false}) {

@@ -45,9 +45,11 @@ bool is_cold(const CallBase& call) {
   return call.getCallingConv() == CallingConv::PreserveAll && !call.getCalledFunction()->getName().ends_with(kInLoop);
 }
 
-// Tells whether the entry does nothing while a hazard is published. All other entries clear all hazards.
-bool needs_cleared_hazards(const CallBase& call) {
-  return is_call_of(call, kPollMiss) || is_call_of(call, kFenceMiss);
+// Tells whether the entry leaves the loop hazard published. Polls and fences do nothing while it is, and entries that have
+// no miss look at nothing but their own hazard. All others clear all hazards.
+bool leaves_published(const CallBase& call) {
+  return !call.getCalledFunction()->getName().ends_with("_miss") || is_call_of(call, kPollMiss) ||
+         is_call_of(call, kFenceMiss);
 }
 
 // Tells whether the loop hazard must not stay published over the call.
@@ -311,7 +313,7 @@ void LoopHazard::finish() {
     auto* const call = dyn_cast<CallInst>(&instruction);
     if (call == nullptr || !is_cold(*call)) continue;
     IRBuilder<> builder(call);
-    needs_cleared_hazards(*call) ? clear(builder) : note_cleared(builder);
+    leaves_published(*call) ? clear(builder) : note_cleared(builder);
   }
   Module& module = *function_.getParent();
   for (CallInst* call : batch_begins_) {
