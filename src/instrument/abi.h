@@ -40,7 +40,8 @@ void __multigrain_begin_store(void* address);
  * are valid while the hazard is published, or MG_FINE_CACHE_UNUSABLE. Otherwise clears the hazard, and returns
  * MG_FINE_NO_LOOP_HAZARD. */
 uint64_t __multigrain_check_in_loop(const void* address, uint64_t size);
-/* Does the same for a line that this node may store to, which it brings if need be. `address` must be shared. */
+/* Does the same for the line at `address`, which must be shared, and brings it if need be. If it returns
+ * MG_FINE_NO_LOOP_HAZARD, hazard 0 is published for stores to the line, and the caller clears it behind them. */
 uint64_t __multigrain_update_in_loop(void* address);
 /* These do what __multigrain_check_in_loop() does for their store, and make it in either case. */
 uint64_t __multigrain_store_1_in_loop(void* address, uint64_t value);

@@ -470,7 +470,7 @@ void ShmFabric::serve() {
     const uint32_t seen = bell_->wakes.load(std::memory_order_seq_cst);
     check_aborted();
     if (stop_serving_.exchange(false, std::memory_order_seq_cst)) return;
-    if (has_own_work() && bell_->attended.load(std::memory_order_relaxed) == 0) return;
+    if (has_own_work() && !bell_->is_attended()) return;
     Nanoseconds when = kNever;
     if (bell_->begin_service()) {
       unsigned handled = 0;
@@ -501,6 +501,7 @@ void ShmFabric::serve() {
       const Nanoseconds now = monotonic_ns();
       if (when > now + kTimerWorthSleeping) {
         futex_wait(bell_->wakes, seen, FutexScope::kMachine, when - now - kTimerWorthSleeping / 2);
+        if (has_own_work()) return;
       } else {
         cpu_relax();
       }

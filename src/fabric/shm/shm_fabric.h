@@ -90,7 +90,10 @@ class ShmFabric final : public Fabric, public MappedObject {
   void end_computing() override;
   void serve() override;
   void mark_own_work(bool is_left) override;
-  [[nodiscard]] bool is_attended() const override { return bell_->is_attended(); }
+  // A processor that polls because it waits does no own work.
+  [[nodiscard]] bool is_attended() const override {
+    return bell_->is_attended() && (bell_->pollers.load(std::memory_order_seq_cst) & Doorbell::kCount) == 0;
+  }
   void linger(uint64_t most_ticks) override { linger_ticks_ = most_ticks; }
   void wake_service() override;
 

@@ -42,7 +42,9 @@ bool has_any_of(const Loop& loop, const DenseSet<const BasicBlock*>& blocks) {
 // Tells whether the call is of one of the runtime's entries that keep registers, and leave no hazard published. Those
 // that return how the loop hazard is published are not among them.
 bool is_cold(const CallBase& call) {
-  return call.getCallingConv() == CallingConv::PreserveAll && !call.getCalledFunction()->getName().ends_with(kInLoop);
+  const Function* const callee = call.getCalledFunction();
+  return callee != nullptr && callee->getCallingConv() == CallingConv::PreserveAll &&
+         callee->getName().starts_with("__multigrain_") && !callee->getName().ends_with(kInLoop);
 }
 
 // Tells whether the entry leaves the loop hazard published. Polls and fences do nothing while it is, and entries that have
@@ -110,6 +112,13 @@ void LoopHazard::find(const SetVector<Instruction*>& accesses, const DenseSet<co
       cover(block, covered);
       if (block.getTerminator()->getNumSuccessors() == 0) clear_before_.insert(block.getTerminator());
     }
+  }
+  // Such an edge cannot be split.
+  if (any_of(clear_on_edges_, [](const auto& edge) {
+        return isa<IndirectBrInst, CallBrInst, InvokeInst>(edge.first) || edge.second->isEHPad();
+      })) {
+    blocks_.clear();
+    blocks_of_loops_.clear();
   }
   if (blocks_.empty()) return;
   const auto is_covered = [&](const Instruction* clears) { return covered.contains(clears); };
@@ -289,11 +298,12 @@ void LoopHazard::store(IRBuilder<>& builder, StoreInst& store) {
   builder.CreateStore(call_store_entry(builder, store, kInLoop, builder.getInt64Ty()), epoch_);
 }
 
-void LoopHazard::begin_update(IRBuilder<>& builder, Value* pointer) {
+Value* LoopHazard::begin_update(IRBuilder<>& builder, Value* pointer) {
   auto* const type = FunctionType::get(builder.getInt64Ty(), {builder.getPtrTy()}, false);
-  builder.CreateStore(
-      call_cold_entry(builder, cold_entry(*function_.getParent(), "__multigrain_update_in_loop", type), {pointer}),
-      epoch_);
+  Value* const epoch =
+      call_cold_entry(builder, cold_entry(*function_.getParent(), "__multigrain_update_in_loop", type), {pointer});
+  builder.CreateStore(epoch, epoch_);
+  return builder.CreateICmpNE(epoch, builder.getInt64(MG_FINE_NO_LOOP_HAZARD));
 }
 
 void LoopHazard::note_cleared(IRBuilder<>& builder) {
@@ -336,9 +346,11 @@ void LoopHazard::finish() {
     IRBuilder<> builder(instruction);
     clear(builder);
   }
-  for (const auto& [branch, header] : clear_on_edges_) {
-    BasicBlock* const between = SplitEdge(branch->getParent(), header);
-    IRBuilder<> builder(between->getTerminator());
+  MapVector<BasicBlock*, SmallVector<BasicBlock*, 4>> before;
+  for (const auto& [branch, header] : clear_on_edges_) before[header].push_back(branch->getParent());
+  // All edges of a switch that lead to the header are meant.
+  for (auto& [header, from] : before) {
+    IRBuilder<> builder(SplitBlockPredecessors(header, from, "")->getTerminator());
     clear(builder);
   }
   for (BasicBlock* exit : exits_) {

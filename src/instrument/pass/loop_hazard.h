@@ -48,8 +48,8 @@ class LoopHazard {
   // cleared then.
   void store(llvm::IRBuilder<>& builder, llvm::StoreInst& store);
   // Calls the runtime, which publishes the hazard, unless it is published, with a right to store to the line of the
-  // pointer. It brings the line if need be.
-  void begin_update(llvm::IRBuilder<>& builder, llvm::Value* pointer);
+  // pointer. It brings the line if need be. Returns whether the hazard is published; else hazard 0 is, over the line.
+  llvm::Value* begin_update(llvm::IRBuilder<>& builder, llvm::Value* pointer);
   // The line shift, and the address that the word of a line at address 0 would have. Both are computed once a
   // call of the function.
   [[nodiscard]] llvm::Value* shift() const { return shift_; }

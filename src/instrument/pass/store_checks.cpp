@@ -31,7 +31,7 @@ class StoreChecks {
     StoreInst* const small = small_store(batch);
     SmallVector<Instruction*, 8> slow_accesses;
     const bool can_begin = small == nullptr && is_update_of_a_line(batch);
-    BasicBlock* const slow = small != nullptr || can_begin ? nullptr : copy_body(body, tail, batch, slow_accesses);
+    BasicBlock* const slow = small != nullptr ? nullptr : copy_body(body, tail, batch, slow_accesses);
 
     head->getTerminator()->eraseFromParent();
     IRBuilder<> builder(head);
@@ -63,8 +63,12 @@ class StoreChecks {
       if (options().sequential) builder.CreateFence(AtomicOrdering::SequentiallyConsistent);
       builder.CreateBr(tail);
     } else if (can_begin) {
-      loop_hazard_.begin_update(builder, builder.CreateIntToPtr(begin, f_.ptr));
-      builder.CreateBr(body);
+      Value* const is_published = loop_hazard_.begin_update(builder, builder.CreateIntToPtr(begin, f_.ptr));
+      builder.CreateCondBr(is_published, body, slow, f_.mostly);
+      // The copy is made under hazard 0.
+      builder.SetInsertPoint(slow->getTerminator());
+      clear_hazards(builder, hazards_of_thread(builder, f_.module), 1);
+      slow_accesses.clear();
     } else {
       Value* const may_store = loop_hazard_.check(builder, begin, static_cast<uint64_t>(run.end - run.begin));
       builder.CreateCondBr(may_store, body, slow, f_.mostly);

@@ -449,24 +449,22 @@ extern "C" uint64_t multigrain_load_miss(const void* address, unsigned size) {
 
 extern "C" void multigrain_cache_rights(const void* address, uint64_t size) {
   const auto begin = reinterpret_cast<uintptr_t>(address);
+  if (multigrain_loop_hazard_epoch == MG_FINE_CACHE_UNUSABLE) return;
   for (uint64_t page = page_of(begin); page <= page_of(begin + size - 1); ++page)
     cache_rights_of_page(page, multigrain_loop_hazard_epoch);
 }
 
-// Makes the line of the shared address exclusive, and publishes the loop hazard.
+// Makes the line of the shared address exclusive. Returns with the loop hazard published, or with hazard 0 alone.
 extern "C" uint64_t multigrain_update_miss(void* address) {
   const Miss miss;
   const auto at = reinterpret_cast<uintptr_t>(address);
-  while (true) {
-    begin_store_or_hand_over(at, {});
-    const uint64_t epoch = multigrain_publish_loop_hazard();
-    // A requester that has revoked the right before the loop hazard was published waits for hazard 0 alone.
-    const bool is_exclusive = table_word(line_of(at)).load() == MG_FINE_EXCLUSIVE;
-    hazard(0).store(0, std::memory_order_release);
-    if (is_exclusive) return epoch;
-    hazard(MG_FINE_LOOP_HAZARD).store(0, std::memory_order_release);
-    multigrain::cpu_relax();
-  }
+  begin_store_or_hand_over(at, {});
+  const uint64_t epoch = multigrain_publish_loop_hazard();
+  // A requester that has revoked the right before the loop hazard was published waits for hazard 0 alone. Then the update
+  // is made under that, so that it is made. So it is where nothing is allocated: there the program faults.
+  const bool is_exclusive = table_word(line_of(at)).load() == MG_FINE_EXCLUSIVE;
+  hazard(is_exclusive ? 0 : MG_FINE_LOOP_HAZARD).store(0, std::memory_order_release);
+  return is_exclusive ? epoch : MG_FINE_NO_LOOP_HAZARD;
 }
 
 extern "C" void multigrain_store_miss(void* address) {
