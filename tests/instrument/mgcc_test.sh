@@ -147,6 +147,23 @@ says "unchecked.c:13:5: error: multigrain: strfry" 1 "$bin/mgcc" -O1 -Werror=mul
 says "there is no option -Wmultigrain-unchecked" 2 "$bin/mgcc" -Wmultigrain-unchecked -c unchecked.c
 line_run=("$bin/mgrun" --nodes 1 --procs-per-node 1 --protocol dszoom)
 expect "a library's function on private memory" end "${line_run[@]}" ./unchecked
+
+# An update of shared addresses that nobody has allocated: its line never comes, and the program faults.
+cat > wild.c << 'TEXT'
+#include <multigrain/multigrain.h>
+#include <stdlib.h>
+__attribute__((noinline)) static void add(long *to, const int *at, int n) {
+  for (int i = 0; i < n; ++i) to[at[i]] += 1;
+}
+int main(int argc, char **argv) {
+  mg_init(&argc, &argv);
+  const int at[] = {0, 1, 2, argc > 1 ? atoi(argv[1]) : 3};
+  add(mg_alloc(4096, 0), at, 4);
+}
+TEXT
+"$bin/mgcc" -O2 wild.c -o wild
+"${line_run[@]}" ./wild
+says "beyond the end of a block of 4096 bytes" 139 timeout 60 "${line_run[@]}" ./wild 400000000
 expect "a library's function on shared pages" end "${run[@]}" ./unchecked direct
 says "unchecked.c:13: the pointer 0x2" 1 "${line_run[@]}" ./unchecked direct
 says "is handed to strfry, which has no access checks" 1 "${line_run[@]}" ./unchecked pointer
