@@ -96,11 +96,7 @@ void Driver::load(uintptr_t address, std::span<std::byte> out) {
                          });
     MG_CHECK(outcome.has_value());  // a load takes no rights
     for (size_t i = 0; i < behind.number; ++i)
-      if (!is_frozen(behind.blocks[i]))
-        transition(behind.blocks[i], nullptr, UnderHazards::kGivesUp,
-                   [&](Block& block, const Context& context, Node& node, Actions& actions) {
-                     return on_fetch(block, context, node, entry.processor(), actions);
-                   });
+      if (!is_frozen(behind.blocks[i])) fetch(behind.blocks[i], entry.processor());
   }
   if (*outcome == Outcome::kWait) {
     entry.wait(false);
@@ -117,7 +113,6 @@ void Driver::load(uintptr_t address, std::span<std::byte> out) {
 // to the end of the page, if this node knows the same of them: they are asked for at the same time, and the messages
 // travel together. All this is a hint, and is read without the lock.
 Driver::Behind Driver::blocks_behind(const BlockAt& at, bool to_store) {
-  constexpr size_t kMostBytes = 2048;
   Behind behind;
   if (runs_ == Runs::kNever || virtual_time::on()) return behind;
   const PageId page = page_of(at.first);
@@ -125,7 +120,7 @@ Driver::Behind Driver::blocks_behind(const BlockAt& at, bool to_store) {
   const auto word_of = [&](const BlockAt& block) { return word(block.first).load(std::memory_order_relaxed); };
   const uint64_t own = word_of(at);
   BlockAt first = at, last = at;
-  for (size_t bytes = 2 * bytes_of(at); bytes <= kMostBytes && behind.number < behind.blocks.size();) {
+  for (size_t bytes = 2 * bytes_of(at); bytes <= kLongestRun;) {
     if (first.first == 0 || page_of(first.first - 1) != page || page_of(last.first + last.lines) != page) break;
     first = block_at(page, record, first.first - 1);
     last = block_at(page, record, last.first + last.lines);
@@ -142,13 +137,26 @@ Driver::Behind Driver::blocks_behind(const BlockAt& at, bool to_store) {
 void Driver::prefetch_behind(const Behind& behind) {
   for (size_t i = 0; i < behind.number; ++i) {
     if (records_.size() >= kUnawaited) return;
-    if (is_frozen(behind.blocks[i])) continue;
-    transition(behind.blocks[i], nullptr, UnderHazards::kGivesUp,
-               [](Block& block, const Context& context, Node& node, Actions& actions) {
-                 on_prefetch_exclusive(block, context, node, actions);
-                 return Outcome::kResolved;
-               });
+    if (!is_frozen(behind.blocks[i])) prefetch(behind.blocks[i]);
   }
+}
+
+// Asks for a block to read, for the processor, which waits until is_fetching() is false.
+void Driver::fetch(const BlockAt& at, unsigned processor) {
+  transition(at, nullptr, UnderHazards::kGivesUp,
+             [&](Block& block, const Context& context, Node& node, Actions& actions) {
+               return on_fetch(block, context, node, processor, actions);
+             });
+}
+
+// Asks for a block to store to. If another node waits for a block that is exclusive here, this transition hands the block
+// on. If hazards are in the way, it is not made, and the deferred message hands it on.
+void Driver::prefetch(const BlockAt& at) {
+  transition(at, nullptr, UnderHazards::kGivesUp,
+             [](Block& block, const Context& context, Node& node, Actions& actions) {
+               on_prefetch_exclusive(block, context, node, actions);
+               return Outcome::kResolved;
+             });
 }
 
 bool Driver::is_fetching(const BlockAt& at, unsigned processor) {
@@ -295,15 +303,7 @@ void Driver::fetch_lines(uintptr_t begin, uintptr_t end, bool to_store) {
     while (has_frozen()) entry.wait(true);
     {
       const MessageBatch batch(services_.fabric);
-      // If another node waits for a block that is exclusive here, this transition hands the block on. If hazards are in
-      // the way, the service thread does.
-      for (size_t i = 0; i < number; ++i)
-        transition(wanted[i], nullptr, UnderHazards::kGivesUp,
-                   [&](Block& block, const Context& context, Node& node, Actions& actions) {
-                     if (!to_store) return on_fetch(block, context, node, entry.processor(), actions);
-                     on_prefetch_exclusive(block, context, node, actions);
-                     return Outcome::kWait;
-                   });
+      for (size_t i = 0; i < number; ++i) to_store ? prefetch(wanted[i]) : fetch(wanted[i], entry.processor());
     }
     const auto is_awaited = [&](const BlockAt& at) {
       lock_.assume_held();
@@ -324,12 +324,7 @@ void Driver::prefetch_exclusive(uintptr_t address) {
   const InsideProtocol inside;
   const CategoryScope protocol(this_profile(), Category::kProtocol);
   const Hold hold_blocks(lock_);
-  if (records_.size() >= kUnawaited || is_frozen(*at)) return;
-  transition(*at, nullptr, UnderHazards::kGivesUp,
-             [](Block& block, const Context& context, Node& node, Actions& actions) {
-               on_prefetch_exclusive(block, context, node, actions);
-               return Outcome::kResolved;
-             });
+  if (records_.size() < kUnawaited && !is_frozen(*at)) prefetch(*at);
 }
 
 // A processor whose clock is not published holds up the clocks of all other processors (V3), and this thread may be

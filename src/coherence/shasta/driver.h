@@ -195,12 +195,15 @@ class Driver final : public LineDriver {
   }
 
   // The blocks behind one that is missing that a thread which goes through memory will need next.
+  static constexpr size_t kLongestRun = 2048;  // bytes, with the block that is missing, which has 64 at least
   struct Behind {
-    std::array<BlockAt, 31> blocks;
+    std::array<BlockAt, kLongestRun / 64 - 1> blocks;
     size_t number = 0;
   };
   Behind blocks_behind(const BlockAt& at, bool to_store);
   void prefetch_behind(const Behind& behind) MG_REQUIRES(lock_);
+  void fetch(const BlockAt& at, unsigned processor) MG_REQUIRES(lock_);
+  void prefetch(const BlockAt& at) MG_REQUIRES(lock_);
   [[nodiscard]] bool is_fetching(const BlockAt& at, unsigned processor) MG_REQUIRES(lock_);
 
   // --- The state of blocks
