@@ -38,7 +38,7 @@ CallInst* call_cold_entry(IRBuilderBase& builder, FunctionCallee callee, ArrayRe
   return call;
 }
 
-CallInst* call_store_entry(IRBuilderBase& builder, StoreInst& store, StringRef where, Type* result) {
+CallInst* call_store_entry(IRBuilderBase& builder, StoreInst& store, bool in_loop) {
   Module& module = *store.getModule();
   const DataLayout& layout = module.getDataLayout();
   Value* value = store.getValueOperand();
@@ -47,7 +47,8 @@ CallInst* call_store_entry(IRBuilderBase& builder, StoreInst& store, StringRef w
     value = builder.CreatePtrToInt(value, layout.getIntPtrType(value->getType()));
   value = builder.CreateBitCast(value, builder.getIntNTy(size * 8));
   value = builder.CreateZExt(value, builder.getInt64Ty());
-  const std::string name = ("__multigrain_store_" + Twine(size) + where).str();
+  const std::string name = ("__multigrain_store_" + Twine(size) + (in_loop ? kInLoop : "")).str();
+  Type* const result = in_loop ? builder.getInt64Ty() : builder.getVoidTy();
   auto* const type = FunctionType::get(result, {builder.getPtrTy(), builder.getInt64Ty()}, false);
   return call_cold_entry(builder, cold_entry(module, name, type), {store.getPointerOperand(), value});
 }

@@ -32,8 +32,6 @@ namespace {
 constexpr uint64_t kLoopHazardInstructions = 4096;
 // The number of iterations of loops with hazards of their own that count as one instruction (log2).
 constexpr uint64_t kCheapIterationsShift = 3;
-constexpr StringRef kCheckInLoop = "__multigrain_check_in_loop";
-constexpr StringRef kInLoop = "_in_loop";  // so end the names of these entries
 
 bool has_any_of(const Loop& loop, const DenseSet<const BasicBlock*>& blocks) {
   return any_of(loop.blocks(), [&](const BasicBlock* block) { return blocks.contains(block); });
@@ -286,24 +284,26 @@ Value* LoopHazard::epoch(IRBuilder<>& builder) {
   return builder.CreateLoad(builder.getInt64Ty(), epoch_);
 }
 
-Value* LoopHazard::check(IRBuilder<>& builder, Value* address, uint64_t size) {
-  auto* const type = FunctionType::get(builder.getInt64Ty(), {builder.getInt64Ty(), builder.getInt64Ty()}, false);
-  Value* const epoch = call_cold_entry(builder, cold_entry(*function_.getParent(), kCheckInLoop, type),
-                                       {address, builder.getInt64(size)});
+// Calls an entry that returns the epoch. Returns whether the hazard is published then.
+Value* LoopHazard::ask(IRBuilder<>& builder, StringRef entry, ArrayRef<Value*> arguments) {
+  SmallVector<Type*, 2> types;
+  for (const Value* argument : arguments) types.push_back(argument->getType());
+  auto* const type = FunctionType::get(builder.getInt64Ty(), types, false);
+  Value* const epoch = call_cold_entry(builder, cold_entry(*function_.getParent(), entry, type), arguments);
   builder.CreateStore(epoch, epoch_);
   return builder.CreateICmpNE(epoch, builder.getInt64(MG_FINE_NO_LOOP_HAZARD));
+}
+
+Value* LoopHazard::check(IRBuilder<>& builder, Value* address, uint64_t size) {
+  return ask(builder, "__multigrain_check_in_loop", {address, builder.getInt64(size)});
 }
 
 void LoopHazard::store(IRBuilder<>& builder, StoreInst& store) {
-  builder.CreateStore(call_store_entry(builder, store, kInLoop, builder.getInt64Ty()), epoch_);
+  builder.CreateStore(call_store_entry(builder, store, true), epoch_);
 }
 
 Value* LoopHazard::begin_update(IRBuilder<>& builder, Value* pointer) {
-  auto* const type = FunctionType::get(builder.getInt64Ty(), {builder.getPtrTy()}, false);
-  Value* const epoch =
-      call_cold_entry(builder, cold_entry(*function_.getParent(), "__multigrain_update_in_loop", type), {pointer});
-  builder.CreateStore(epoch, epoch_);
-  return builder.CreateICmpNE(epoch, builder.getInt64(MG_FINE_NO_LOOP_HAZARD));
+  return ask(builder, "__multigrain_update_in_loop", {pointer});
 }
 
 void LoopHazard::note_cleared(IRBuilder<>& builder) {

@@ -1,12 +1,12 @@
-// The loop hazard is one hazard that covers the stores of many iterations (docs/internals/fine-grain.md,
-// "The loop hazard").
+// The loop hazard is one hazard that covers the stores of many iterations, or those of a whole function
+// (docs/internals/fine-grain.md, "The loop hazard").
 //
 // The price of a hazard is its locked instruction. In a loop whose addresses are not known before, the first store
 // publishes a hazard over all lines, which stays published. Each further store only checks its own line's word,
 // which is enough because the hazard was published before. The hazard is cleared where code may wait or take long:
-// before calls, before loops that do not use it, behind the loop, and after some thousand instructions. Loops that
-// have hazards of their own (loops.h) do not publish them while the loop hazard is published. Their lines are
-// checked all the same.
+// before calls, before loops that do not use it, behind the loop or at the function's end, and after some thousand
+// instructions. Loops that have hazards of their own (loops.h) do not publish them while the loop hazard is published.
+// Their lines are checked all the same.
 #pragma once
 
 #include <llvm/ADT/DenseSet.h>
@@ -69,6 +69,7 @@ class LoopHazard {
   // `polls_before` is how many polls had been found before this loop and the loops inside it were looked at.
   void count_iterations(const llvm::Loop& loop, size_t polls_before);
   void remove(llvm::CallInst& poll);
+  llvm::Value* ask(llvm::IRBuilder<>& builder, llvm::StringRef entry, llvm::ArrayRef<llvm::Value*> arguments);
   void note_cleared(llvm::IRBuilder<>& builder);
   void clear(llvm::IRBuilder<>& builder);
 

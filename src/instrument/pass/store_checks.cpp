@@ -19,7 +19,7 @@ class StoreChecks {
  public:
   StoreChecks(CheckedFunction& function, LoopHazard& loop_hazard) : f_(function), loop_hazard_(loop_hazard) {}
 
-  // Checks stores of one run in a loop that uses the loop hazard.
+  // Checks stores of one run that use the loop hazard.
   void check_under_loop_hazard(Batch& batch) {
     const Run& run = batch.runs.front();
     const DebugLoc location = batch.accesses.front()->getDebugLoc();
@@ -167,7 +167,7 @@ class StoreChecks {
     builder.SetCurrentDebugLocation(store.getDebugLoc());
     builder.CreateCondBr(is_in_view(builder, address_of(builder, run)), shared, body);
     builder.SetInsertPoint(shared);
-    call_store_entry(builder, store, "", builder.getVoidTy());
+    call_store_entry(builder, store, false);
     if (options().sequential) builder.CreateFence(AtomicOrdering::SequentiallyConsistent);
     builder.CreateBr(tail);
     fence_behind(store);

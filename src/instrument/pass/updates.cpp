@@ -69,24 +69,20 @@ void form_updates(const CheckedFunction& function, std::vector<LoadGroup>& group
       if (load->isSimple() && is_within(extent_of(function, *load), batch) && may_move_behind(*load, *last))
         loads.push_back(load);
     // The bases must be known where the check stands: behind the loads that stay in the group.
-    erase_if(*group, [&](const LoadInst* load) { return is_contained(loads, load); });
     if (loads.empty() || !addresses_known_behind(batch, *last) ||
-        any_of(batch.runs, [&](const Run& run) { return is_contained(loads, run.base); })) {
-      for (LoadInst* load : loads) group->push_back(load);
-      llvm::sort(*group, [](const LoadInst* a, const LoadInst* b) { return a->comesBefore(b); });
+        any_of(batch.runs, [&](const Run& run) { return is_contained(loads, run.base); }))
       continue;
-    }
+    erase_if(*group, [&](const LoadInst* load) { return is_contained(loads, load); });
+    // The group's last load stands behind the others. If it is one of `loads`, it is the first of the batch.
+    SmallVector<Instruction*, 8> accesses;
+    if (is_contained(loads, last)) accesses.push_back(last);
     Instruction* after = last;
     for (LoadInst* load : loads) {
       if (load == last) continue;
       load->moveAfter(after);
       after = load;
+      accesses.push_back(load);
     }
-    // The last load of the group itself may be one of them. Then it stands first already.
-    SmallVector<Instruction*, 8> accesses;
-    if (is_contained(loads, last)) accesses.push_back(last);
-    for (LoadInst* load : loads)
-      if (load != last) accesses.push_back(load);
     accesses.append(batch.accesses.begin(), batch.accesses.end());
     batch.accesses = std::move(accesses);
   }

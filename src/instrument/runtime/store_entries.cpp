@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "instrument/abi.h"
+#include "instrument/runtime/assembly_functions.h"
 #include "instrument/runtime/hazards.h"
 
 static_assert(MG_FINE_HAZARD_ALL == uint64_t{1} << 39 && MG_FINE_HAZARD_LINE == uint64_t{1} << 40 &&
@@ -21,18 +22,16 @@ extern "C" {
 __thread uint64_t multigrain_epoch_before;
 __thread uint64_t multigrain_epoch_repeats;
 }
-// The loop hazard's word is made and published here. Both functions keep all registers except rax and r11.
-asm(R"(
-  .text
-  .globl multigrain_publish_loop_hazard
+// The numbers that the assembly below contains.
+static_assert(MG_FINE_EXCLUSIVE == 3 && MG_FINE_NO_LOOP_HAZARD == uint64_t(-4) && MG_FINE_CACHED_NEITHER == 2 &&
+              MG_FINE_TABLE_BASE == MG_FINE_SHIFT_ADDRESS + 8 && MG_FINE_SHIFT_ADDRESS == 0x480000000ff8 &&
+              MG_FINE_VIEW_BASE == 0x200000000000 && MG_FINE_PAGE_SHIFT == 12 &&
+              MG_FINE_RIGHTS_CACHE_BASE - (MG_FINE_VIEW_BASE >> MG_FINE_PAGE_SHIFT) * 8 == 0x4cf000000000);
+asm(MG_FUNCTION_MACROS R"asm(
+# Makes and publishes the loop hazard's word. This function and the next keep all registers except rax and r11.
   .hidden multigrain_publish_loop_hazard
-  .type multigrain_publish_loop_hazard, @function
-  .p2align 4
-multigrain_publish_loop_hazard:
-  .cfi_startproc
-  endbr64
-  pushq %rdx
-  .cfi_def_cfa_offset 16
+MULTIGRAIN_BEGIN multigrain_publish_loop_hazard
+  MULTIGRAIN_PUSH rdx
   movq multigrain_loop_hazards_published@gottpoff(%rip), %rax
   movq %fs:(%rax), %rdx
   incq %rdx
@@ -43,22 +42,15 @@ multigrain_publish_loop_hazard:
   movq __multigrain_hazards@gottpoff(%rip), %rax
   movq %fs:(%rax), %rax
   xchgq %rdx, 56(%rax)
-  popq %rdx
-  .cfi_def_cfa_offset 8
+  MULTIGRAIN_POP rdx
   call multigrain_read_rights_epoch
   movq multigrain_loop_hazard_epoch@gottpoff(%rip), %r11
   movq %rax, %fs:(%r11)
   ret
-  .cfi_endproc
-  .size multigrain_publish_loop_hazard, . - multigrain_publish_loop_hazard
+MULTIGRAIN_END multigrain_publish_loop_hazard
 
-  .globl multigrain_read_rights_epoch
   .hidden multigrain_read_rights_epoch
-  .type multigrain_read_rights_epoch, @function
-  .p2align 4
-multigrain_read_rights_epoch:
-  .cfi_startproc
-  endbr64
+MULTIGRAIN_BEGIN multigrain_read_rights_epoch
   movq __multigrain_rights_epoch@GOTPCREL(%rip), %r11
   movq (%r11), %r11
   movq (%r11), %rax
@@ -66,8 +58,7 @@ multigrain_read_rights_epoch:
   jz 1f
   ret
 1:
-  pushq %rdx
-  .cfi_def_cfa_offset 16
+  MULTIGRAIN_PUSH rdx
   movq multigrain_epoch_before@gottpoff(%rip), %rdx
   cmpq %rax, %fs:(%rdx)
   je 2f
@@ -85,48 +76,15 @@ multigrain_read_rights_epoch:
   lock cmpxchgq %rdx, (%r11)
   jne 3f
   movq %rdx, %rax
-  popq %rdx
-  .cfi_def_cfa_offset 8
+  .cfi_remember_state
+  MULTIGRAIN_POP rdx
   ret
-  .cfi_def_cfa_offset 16
+  .cfi_restore_state
 3:
   movq $-8, %rax
-  popq %rdx
-  .cfi_def_cfa_offset 8
+  MULTIGRAIN_POP rdx
   ret
-  .cfi_endproc
-  .size multigrain_read_rights_epoch, . - multigrain_read_rights_epoch
-)");
-
-// The numbers that the assembly below contains.
-static_assert(MG_FINE_EXCLUSIVE == 3 && MG_FINE_NO_LOOP_HAZARD == uint64_t(-4) && MG_FINE_CACHED_NEITHER == 2 &&
-              MG_FINE_TABLE_BASE == MG_FINE_SHIFT_ADDRESS + 8 && MG_FINE_SHIFT_ADDRESS == 0x480000000ff8 &&
-              MG_FINE_VIEW_BASE == 0x200000000000 && MG_FINE_PAGE_SHIFT == 12 &&
-              MG_FINE_RIGHTS_CACHE_BASE - (MG_FINE_VIEW_BASE >> MG_FINE_PAGE_SHIFT) * 8 == 0x4cf000000000);
-// multigrain_check_in_loop takes the address in rdi and the size in rdx, at most 64 bytes. It returns in rax what
-// __multigrain_check_in_loop (instrument/abi.h) returns, and keeps all registers except rax and r11.
-asm(R"asm(
-.macro MULTIGRAIN_PUSH register
-  pushq %\register
-  .cfi_adjust_cfa_offset 8
-.endm
-.macro MULTIGRAIN_POP register
-  popq %\register
-  .cfi_adjust_cfa_offset -8
-.endm
-.macro MULTIGRAIN_BEGIN name
-  .text
-  .globl \name
-  .type \name, @function
-  .p2align 4
-\name:
-  .cfi_startproc
-  endbr64
-.endm
-.macro MULTIGRAIN_END name
-  .cfi_endproc
-  .size \name, . - \name
-.endm
+MULTIGRAIN_END multigrain_read_rights_epoch
 
 # Publishes hazard 0 over the line at rdi for stores, leaves its address in rax, and compares the line's word with
 # MG_FINE_EXCLUSIVE. Changes rcx, rdx and r11.
@@ -144,6 +102,8 @@ asm(R"asm(
   cmpq $3, 8(%r11,%rdx,8)
 .endm
 
+# Takes the address in rdi and the size in rdx, at most 64 bytes. Returns in rax what __multigrain_check_in_loop
+# (instrument/abi.h) returns, and keeps all registers except rax and r11.
   .hidden multigrain_check_in_loop
 MULTIGRAIN_BEGIN multigrain_check_in_loop
   MULTIGRAIN_PUSH rcx
@@ -281,8 +241,4 @@ MULTIGRAIN_STORE 4 "movl %esi, (%rdi)"
 MULTIGRAIN_STORE 8 "movq %rsi, (%rdi)"
 .purgem MULTIGRAIN_STORE
 .purgem MULTIGRAIN_PUBLISH
-.purgem MULTIGRAIN_END
-.purgem MULTIGRAIN_BEGIN
-.purgem MULTIGRAIN_POP
-.purgem MULTIGRAIN_PUSH
-)asm");
+)asm" MG_END_OF_FUNCTION_MACROS);

@@ -11,8 +11,7 @@
 #include <cstdint>
 
 #include "base/error.h"
-#include "instrument/abi.h"
-#include "instrument/runtime/hazards.h"
+#include "instrument/runtime/assembly_functions.h"
 
 namespace {
 
@@ -61,7 +60,7 @@ namespace {
 //
 // Upper halves of vector registers that were not in use before the call are not in use after it either (vzeroupper).
 // Otherwise each SSE instruction of the program would have to merge with them.
-asm(R"(
+asm(MG_FUNCTION_MACROS R"(
 .macro MULTIGRAIN_LOW_VECTORS verb register to_memory
   .irp i, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
   .if \to_memory
@@ -115,13 +114,7 @@ asm(R"(
 .endm
 # `argument` is an instruction that sets an argument, or nothing.
 .macro MULTIGRAIN_TRAMPOLINE name target result argument
-  .text
-  .globl \name
-  .type \name, @function
-  .p2align 4
-\name:
-  .cfi_startproc
-  endbr64
+  MULTIGRAIN_BEGIN \name
   pushq %rbp
   .cfi_def_cfa_offset 16
   .cfi_offset %rbp, -16
@@ -196,8 +189,7 @@ asm(R"(
   popq %rbp
   .cfi_def_cfa %rsp, 8
   ret
-  .cfi_endproc
-  .size \name, . - \name
+  MULTIGRAIN_END \name
 .endm
 .hidden multigrain_cache_rights
 .hidden multigrain_load_miss
@@ -232,4 +224,4 @@ MULTIGRAIN_TRAMPOLINE __multigrain_store_range_miss multigrain_store_range_miss 
 .purgem MULTIGRAIN_VECTORS
 .purgem MULTIGRAIN_HIGH_VECTORS
 .purgem MULTIGRAIN_LOW_VECTORS
-)");
+)" MG_END_OF_FUNCTION_MACROS);
