@@ -87,7 +87,8 @@ constexpr std::array<char, 256> protocol_list(std::string_view begin, std::strin
 
 constexpr auto kProtocolHelp = protocol_list(
     "coherence protocol: ",
-    " (default; hlrc if the nodes share this machine and no network is emulated, from which pages of programs of mgcc may move to dszoom; else mgs)",
+    " (default; hlrc if the nodes share this machine and no network is emulated, from which pages of programs of mgcc "
+    "may move to dszoom; else mgs)",
     ", ");
 constexpr auto kProtocolChoices = protocol_list("", "", ",");
 

@@ -211,15 +211,15 @@ class Fabric {
   // something else, or to sleep. Where there is no such word this means nothing.
   virtual void begin_computing() {}
   virtual void end_computing() {}
-  // Says whether this node has something to do beside messages, which any of its threads can do that polls. While it has,
-  // pending_messages() is not 0.
+  // Says whether this node has something to do beside messages. While it has, pending_messages() is not 0, so that
+  // processors that compute come and do it.
   virtual void mark_own_work(bool is_left) { static_cast<void>(is_left); }
   // Returns whether own work that is marked will be done without wake_service(): by processors that compute, or else by
   // the service thread, whose serve() returns after an interval then.
   [[nodiscard]] virtual bool is_attended() const { return false; }
-  // From now on the service thread looks for further messages for so many ticks after the last one before it sleeps, while no
-  // processor computes (begin_computing): whose core it uses then sleeps or has not begun, and to wake it takes a sender longer
-  // than a message. To be called before there are messages.
+  // From now on the service thread looks for further messages for so many ticks after the last one before it sleeps, while
+  // no processor of this node computes (begin_computing). The processors, whose cores it could take, sleep then, or have not
+  // begun; and to wake the thread takes a sender longer than a message. To be called before there are messages.
   virtual void linger(uint64_t most_ticks) { static_cast<void>(most_ticks); }
   // The service thread alone calls this: it handles messages while there are any, and sleeps when there are none or
   // another thread polls. Returns after handling a message, after wake_service(), or if own work is left to it.
