@@ -44,13 +44,15 @@ static void work(void* starts_a_thread) {
   const long me = mg_processor(), all = mg_processors();
   if (starts_a_thread != NULL && me == all - 1 && !start_a_thread()) exit(1);
   for (long round = 1; round <= kRounds; ++round) {
-    for (long turn = 0; turn < kTurns; ++turn)
+    for (long turn = 0; turn < kTurns; ++turn) {
       for (long i = 0; i < kCounters; i += kStep) {
         mg_lock(lock[i / kStep % kLocks]);
         shared->counter[i] += me + 1;
         shared->counter[i + 1] = shared->counter[i];
         mg_unlock(lock[i / kStep % kLocks]);
       }
+      mg_barrier(barrier);  // so that each turn is an interval, however long a node keeps the locks
+    }
     for (long i = me * kCounters / all; i < (me + 1) * kCounters / all; ++i) shared->dense[i] = round * i;
     mg_barrier(barrier);
     const long each = round * kTurns * all * (all + 1) / 2;

@@ -16,6 +16,9 @@
 #include "runtime/interpose/real.h"
 #include "runtime/private/private_heap.h"
 
+// Of a program's leak sanitizer, if it has one.
+extern "C" [[gnu::weak]] void __lsan_ignore_object(const void* object);
+
 namespace multigrain {
 namespace {
 
@@ -84,9 +87,14 @@ auto* real_pthread_create() {
   return real_function<"pthread_create", int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*)>();
 }
 
+// Returns null if there is no memory. Until the thread runs, nothing but a register of it may lead to what this returns:
+// a program that ends before then has not leaked it.
 Start* make_start() {
   pthread_once(&g_key_once, &make_key);
-  return new (std::malloc(sizeof(Start))) Start;
+  void* const memory = std::malloc(sizeof(Start));
+  if (memory == nullptr) return nullptr;
+  if (&__lsan_ignore_object != nullptr) __lsan_ignore_object(memory);
+  return new (memory) Start;
 }
 
 }  // namespace
