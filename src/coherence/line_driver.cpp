@@ -113,7 +113,7 @@ void LineDriver::make_ready(const FirstTouches& touches) {
     while (next < touches.count && together != 1 && is_home(next) == is_home(i)) ++next;
     if (!is_home(i))
       services_.region.make_frames(touches.page(i), next - i, reinterpret_cast<const std::byte*>(g_flags.data()));
-    else if (next - i > 1)
+    else
       services_.region.make_frames(touches.page(i), next - i);
   }
   for (uint32_t i = 0; i < touches.count; i += together) {

@@ -102,6 +102,10 @@ void PageDriver::grant_read(PageId first, uint64_t count) {
 
 void PageDriver::grant_write(PageId first, uint64_t count) {
   if (count == 1) touch(first);
+  grant_write_to_frames(first, count);
+}
+
+void PageDriver::grant_write_to_frames(PageId first, uint64_t count) {
   MULTIGRAIN_STEP(frame(first));
   const SubTimeScope timed(this_profile(), SubTime::kRights);
   services_.rights.grant_write(first, count);

@@ -84,7 +84,8 @@ class PageDriver : public Protocol {
   // These change the node's rights to consecutive pages, whose locks the caller holds.
   void grant_read(PageId first, uint64_t count);
   void grant_write(PageId first, uint64_t count);
-  void upgrade(PageId first, uint64_t count);  // the pages can be read already
+  void grant_write_to_frames(PageId first, uint64_t count);  // the frames of the pages exist
+  void upgrade(PageId first, uint64_t count);                // the pages can be read already
   void revoke_write(PageId first, uint64_t count);
   void revoke(PageId first, uint64_t count);
 
