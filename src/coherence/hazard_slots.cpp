@@ -77,16 +77,6 @@ uint64_t* HazardSlots::slot_for_handlers() {
   return t_slot_for_handlers != nullptr ? t_slot_for_handlers : g_nowhere;
 }
 
-bool has_published_hazard() {
-  uint64_t all = 0;
-  for (unsigned i = 0; i < MG_FINE_HAZARDS; ++i)
-    all |= std::atomic_ref<uint64_t>(__multigrain_hazards[i]).load(std::memory_order_relaxed);
-  if (__multigrain_interrupted_hazards != nullptr)
-    for (unsigned i = 0; i < MG_FINE_HAZARDS; ++i)
-      all |= std::atomic_ref<uint64_t>(__multigrain_interrupted_hazards[i]).load(std::memory_order_relaxed);
-  return all != 0;
-}
-
 void abandon_hazard_slot() {
   __multigrain_hazards = g_nowhere;
 }

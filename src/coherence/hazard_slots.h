@@ -99,7 +99,16 @@ class HazardSlots : public MappedObject {
 uint64_t fresh_rights_epoch(NodeId by);
 
 // Returns whether the calling thread has published a hazard, or is in a signal handler that interrupted code which has.
-[[nodiscard]] bool has_published_hazard();
+[[nodiscard]] inline bool has_published_hazard() {
+  uint64_t all = 0;
+  for (unsigned i = 0; i < MG_FINE_HAZARDS; ++i)
+    all |= std::atomic_ref(__multigrain_hazards[i]).load(std::memory_order_relaxed);
+  if (__multigrain_interrupted_hazards == nullptr) [[likely]]
+    return all != 0;
+  for (unsigned i = 0; i < MG_FINE_HAZARDS; ++i)
+    all |= std::atomic_ref(__multigrain_interrupted_hazards[i]).load(std::memory_order_relaxed);
+  return all != 0;
+}
 // Leaves the calling thread without a slot that requesters read, as a forked child must be.
 void abandon_hazard_slot();
 

@@ -5,9 +5,16 @@
 
 namespace multigrain {
 
+namespace internal {
+// The calling thread's profile. Initial-exec, so that reading it cannot allocate.
+[[gnu::tls_model("initial-exec")]] extern constinit thread_local ProcessorProfile* t_profile;
+}  // namespace internal
+
 // Returns the calling thread's profile; for a thread that was never given one, a profile that is never read.
-// Async-signal-safe: the thread-local is of the initial-exec kind, so that reading it cannot allocate.
-ProcessorProfile& this_profile();
+// Async-signal-safe.
+inline ProcessorProfile& this_profile() {
+  return *internal::t_profile;
+}
 
 // Gives the calling thread a profile, which outlives the thread, or lives until the thread gives it back.
 void set_this_profile(ProcessorProfile& profile);

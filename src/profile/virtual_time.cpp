@@ -312,8 +312,8 @@ void MissedCheck::end() {
   this_profile().enter(Category::kUser);
 }
 
-void synchronise() {
-  if (!on() || t_processor == nullptr || t_active != nullptr) return;
+void internal::synchronise() {
+  if (t_processor == nullptr || t_active != nullptr) return;
   const Unaccounted emulation;
   take_interrupts();
   ProcessorClock& self = *t_processor;

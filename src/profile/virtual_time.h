@@ -205,7 +205,12 @@ class MissedCheck {
 // The calling processor is about to synchronise: waits until it is not too far ahead (V3). Here the processor
 // also takes the cost of the handlers that interrupted it. The caller may hold no lock of the runtime, and may
 // be no handler.
+namespace internal {
 void synchronise();
+}
+inline void synchronise() {
+  if (on()) internal::synchronise();
+}
 
 // --- Waiting, for fabric/wait.h.
 

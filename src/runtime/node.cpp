@@ -32,8 +32,6 @@
 namespace multigrain {
 namespace {
 
-// The node is never destroyed: faults and messages may come until the process is gone.
-Node* g_node = nullptr;
 bool g_forked = false;
 
 // Twice this is how long a processor that acquires nothing may not see what other nodes have released.
@@ -41,9 +39,7 @@ constexpr std::chrono::milliseconds kCatchUpEvery(100);
 
 }  // namespace
 
-Node* Node::get() {
-  return g_node;
-}
+constinit Node* Node::g_node = nullptr;
 
 bool Node::is_forked_child() {
   return g_forked;

@@ -75,7 +75,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   // if given, is called before any message is served.
   static Status start(const std::function<Status(Node&)>& prepare = {});
   // Returns the node, or nullptr before start().
-  static Node* get();
+  static Node* get() { return g_node; }
   // Returns whether this process is a child that the program forked: it has no node.
   static bool is_forked_child();
 
@@ -153,6 +153,9 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   void stop();
 
  private:
+  // Never destroyed: faults and messages may come until the process is gone.
+  static constinit Node* g_node;
+
   Node(Config config, std::optional<Bootstrap> bootstrap, CompiledChecks checks)
       : config_(std::move(config)), bootstrap_(std::move(bootstrap)), checks_(std::move(checks)) {}
   Status build();

@@ -20,8 +20,9 @@ constexpr std::chrono::microseconds kTryLooksEvery{20};
 
 // --- At the node where the lock is
 
-// In virtual time, when the node would be asked to let go would depend on the machine's speed.
-bool NetworkLocks::should_defer(const Record& record) const {
+// Sets `owes` to false if it learns that there is nothing to release. In virtual time, when the node would be asked to let
+// go would depend on the machine's speed.
+bool NetworkLocks::should_defer(const Record& record, bool& owes) const {
   switch (options_.deferred) {
     case DeferredReleases::kNever:
       return false;
@@ -30,7 +31,9 @@ bool NetworkLocks::should_defer(const Record& record) const {
     case DeferredReleases::kLearned:
       break;
   }
-  return record.history.pays() && !virtual_time::on() && host_.owes_release();
+  if (!record.history.pays() || virtual_time::on()) return false;
+  owes = host_.owes_release();
+  return owes;
 }
 
 // The caller holds the lock, for which no other node was known to wait, and unlocks it without a release. Returns false

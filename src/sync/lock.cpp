@@ -125,11 +125,11 @@ Nanoseconds Sync::free_since(const SyncHandle& lock) const {
   return virtual_time::on() ? find(lock_free_since_, lock).load(std::memory_order_relaxed) : 0;
 }
 
-void Sync::taken(const SyncHandle& lock) {
-  virtual_time::advance(free_since(lock));
+inline void Sync::taken(const SyncHandle& lock) {
+  if (virtual_time::on()) virtual_time::advance(free_since(lock));
 }
 
-void Sync::let_go(const SyncHandle& lock) {
+inline void Sync::let_go(const SyncHandle& lock) {
   if (virtual_time::on()) find(lock_free_since_, lock).store(virtual_time::stamp(), std::memory_order_relaxed);
 }
 

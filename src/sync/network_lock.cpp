@@ -348,16 +348,15 @@ NetworkLocks::Left NetworkLocks::unlock(const SyncHandle& lock) {
     leave(record);
     return Left::kHandedOn;
   }
-  const Left left = !is_wanted && should_defer(record) && defer(record, lock) ? Left::kDeferred : let_go(record, lock);
+  Left left = Left::kDeferred;
+  bool owes = true;
+  if (is_wanted || !should_defer(record, owes) || !defer(record, lock)) {
+    MULTIGRAIN_KNOWS();
+    if (owes) host_.release();
+    left = set_free(record, which, kHere | kHeld);
+  }
   if (defers()) serve_wanted();
   return left;
-}
-
-// The lock leaves the hands of this node's processors.
-NetworkLocks::Left NetworkLocks::let_go(Record& record, const SyncHandle& lock) {
-  MULTIGRAIN_KNOWS();
-  host_.release();
-  return set_free(record, number(lock), kHere | kHeld);
 }
 
 // Everything that was written under the lock has been released, and `held` is what its slot says if no node comes next.

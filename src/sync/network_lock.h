@@ -202,15 +202,13 @@ class NetworkLocks {
   // `deferring` is the node that has deferred the lock's release, if one has.
   void await_token(Record& record, size_t number, std::optional<NodeId> deferring);
   bool await_answer(size_t number, NodeId deferring);
-  // Inlined, so that an unlock that leaves the lock where it is takes no longer for being in two functions.
-  [[gnu::always_inline]] inline Left let_go(Record& record, const SyncHandle& lock);
   Left set_free(Record& record, size_t number, uint64_t held);
   void send(Record& record, size_t number, uint64_t now);
   void acquire_what_came(uint64_t at, uint64_t slot);
 
   [[nodiscard]] bool defers() const { return options_.deferred != DeferredReleases::kNever; }
   [[nodiscard]] static bool is_deferred(uint64_t slot) { return (slot & kDeferred) != 0; }
-  [[nodiscard]] bool should_defer(const Record& record) const;
+  [[nodiscard]] bool should_defer(const Record& record, bool& owes) const;
   bool defer(Record& record, const SyncHandle& lock);
   void list(Record& record, uint32_t number);
   uint32_t take_list();

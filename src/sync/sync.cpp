@@ -5,16 +5,12 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "profile/this_thread.h"
 #include "sync/messages.h"
 #include "sync/words.h"
 
 namespace multigrain {
 namespace {
 
-// Threads use different stripes, so that they count in different cache lines. The variable is initial-exec, because the
-// first access must not allocate.
-[[gnu::tls_model("initial-exec")]] constinit thread_local unsigned t_stripe = 0;
 constinit std::atomic<unsigned> g_next_stripe{0};
 
 SyncOptions bounded(SyncOptions options, unsigned nodes) {
@@ -262,33 +258,10 @@ void Sync::await_slot(PollingScope& polling, uint32_t slot, ServerAnswer answer)
   });
 }
 
-void Sync::count(Counter counter) {
-  // A processor's profile has these three counters too.
-  switch (counter) {
-    case kLockLocal:
-      this_profile().count(multigrain::Counter::kLocksLocal);
-      break;
-    case kLockRemote:
-      this_profile().count(multigrain::Counter::kLocksRemote);
-      break;
-    case kBarriers:
-      this_profile().count(multigrain::Counter::kBarriers);
-      break;
-    case kDeferred:
-      this_profile().count(multigrain::Counter::kDeferredReleases);
-      break;
-    default:
-      break;
-  }
-  unsigned stripe = t_stripe;
-  if (stripe == 0) [[unlikely]]
-    t_stripe = stripe = 1 + std::min(g_next_stripe.fetch_add(1, std::memory_order_relaxed), kStripes - 1);
-  std::atomic<uint64_t>& value = counters_[stripe - 1].value[counter];
-  // A stripe but the last belongs to one thread.
-  if (stripe < kStripes)
-    value.store(value.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  else
-    value.fetch_add(1, std::memory_order_relaxed);
+constinit thread_local unsigned Sync::t_stripe = 0;
+
+void Sync::take_stripe() {
+  t_stripe = 1 + std::min(g_next_stripe.fetch_add(1, std::memory_order_relaxed), kStripes - 1);
 }
 
 SyncCounters Sync::counters() const {

@@ -30,6 +30,7 @@
 
 #include "base/error.h"
 #include "fabric/fabric.h"
+#include "profile/this_thread.h"
 #include "sync/barrier_engine.h"
 #include "sync/handle.h"
 #include "sync/host.h"
@@ -230,6 +231,9 @@ class Sync {
     std::array<std::atomic<uint64_t>, kCounters> value;
   };
   static constexpr unsigned kStripes = 64;
+  // Threads use different stripes, so that they count in different cache lines. This is the calling thread's + 1, or 0. It
+  // is initial-exec, because the first access must not allocate.
+  [[gnu::tls_model("initial-exec")]] static constinit thread_local unsigned t_stripe;
 
   // sync.cpp: handles and slots.
   SyncHandle create(SyncKind kind, uint32_t argument, const char* full);
@@ -264,7 +268,34 @@ class Sync {
   [[nodiscard]] HandleSource& source_of(SyncKind kind);
   [[nodiscard]] const SparseArray<ServerRecord>& servers_of(SyncKind kind) const;
   [[nodiscard]] WaiterLinks links() const { return {&links_[0], links_.size()}; }
-  void count(Counter counter);
+  void count(Counter counter) {
+    // A processor's profile has these counters too.
+    switch (counter) {
+      case kLockLocal:
+        this_profile().count(multigrain::Counter::kLocksLocal);
+        break;
+      case kLockRemote:
+        this_profile().count(multigrain::Counter::kLocksRemote);
+        break;
+      case kBarriers:
+        this_profile().count(multigrain::Counter::kBarriers);
+        break;
+      case kDeferred:
+        this_profile().count(multigrain::Counter::kDeferredReleases);
+        break;
+      default:
+        break;
+    }
+    if (t_stripe == 0) [[unlikely]]
+      take_stripe();
+    std::atomic<uint64_t>& value = counters_[t_stripe - 1].value[counter];
+    // A stripe but the last belongs to one thread.
+    if (t_stripe < kStripes)
+      value.store(value.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    else
+      value.fetch_add(1, std::memory_order_relaxed);
+  }
+  static void take_stripe();
   void on_recycle(const Message& message);
 
   // lock.cpp

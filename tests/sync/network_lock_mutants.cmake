@@ -33,13 +33,13 @@ mutate([[      if (MULTIGRAIN_KEEPS((own_.add(at, kSleeps) & kHere) == 0))
 mutate([[    if ((now & kSleeps) != 0 && to == self_) {]] [[    if (is(Mutant::kNoWake)) now &= ~kSleeps;
     if ((now & kSleeps) != 0 && to == self_) {]])
 # kReleaseAfterSend, kNoRelease, kHandOnWhatIsWanted
-mutate([[  MULTIGRAIN_KNOWS();
-  host_.release();
-]] [[  const bool is_wanted = next_of(slot(slot_at(number(lock)))) != 0;
-  MULTIGRAIN_KNOWS(is_wanted);
-  if (!is(Mutant::kReleaseAfterSend) && !(is(Mutant::kNoRelease) && !is_wanted) &&
-      !(is(Mutant::kHandOnWhatIsWanted) && record.hand_ons != 0))
-    host_.release();
+mutate([[    MULTIGRAIN_KNOWS();
+    if (owes) host_.release();
+]] [[    const bool is_wanted_now = next_of(slot(at)) != 0;
+    MULTIGRAIN_KNOWS(is_wanted_now);
+    if (!is(Mutant::kReleaseAfterSend) && !(is(Mutant::kNoRelease) && !is_wanted_now) &&
+        !(is(Mutant::kHandOnWhatIsWanted) && record.hand_ons != 0) && owes)
+      host_.release();
 ]])
 mutate([[    leave(record);
     return Left::kFree;]] [[    leave(record);

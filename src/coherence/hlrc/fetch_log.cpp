@@ -24,14 +24,6 @@ Completion FetchLog::start_append(NodeId home, NoticeRun run, uint64_t& replaced
                                      LogEntry::encode(run, position, words::kFetchLogCount), replaced);
 }
 
-bool FetchLog::is_empty() const {
-  if (all_fetched()) return true;
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  for (uint16_t n = 0; n < nodes_; ++n)
-    if (at(n, read_[n].load(std::memory_order_acquire)).is != FetchLogEntry::Is::kEnd) return false;
-  return true;
-}
-
 FetchLogEntry FetchLog::at(uint16_t n, uint64_t position) const {
   return read_fetch_log(own_.load(word_of(n, position)), position, words::kFetchLogCount);
 }

@@ -42,7 +42,13 @@ class FetchLog {
 
   // Returns whether this node, as a home, has read all entries. It executes a full fence first, so if a node has
   // fetched a page before the caller's last stores to the page, its entry is found here (H5).
-  [[nodiscard]] bool is_empty() const;
+  [[nodiscard]] bool is_empty() const {
+    if (nodes_ == 1 || all_fetched()) return true;
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    for (uint16_t n = 0; n < nodes_; ++n)
+      if (at(n, read_[n].load(std::memory_order_acquire)).is != FetchLogEntry::Is::kEnd) return false;
+    return true;
+  }
 
   // Calls visit(node, run) for each entry that was not read yet. Returns false if some were overwritten: then the
   // caller counts every page that is at home here as fetched from now on, and the log is not used any more. One thread
