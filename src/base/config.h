@@ -135,9 +135,14 @@ struct Config {
   [[nodiscard]] const ProtocolTraits& protocol_of(Grain grain) const {
     return traits().grain == grain ? traits() : default_protocol(grain);
   }
-  // The placement of an allocation that asks for none, of the memory that this protocol keeps coherent.
+  // The placement of an allocation that asks for none, of the memory that this protocol keeps coherent. A page that is at
+  // home where it is touched first is mostly used there, too. To settle its home takes one access to another node's memory,
+  // which is worth it for a page of lines, each of which would be fetched, and for any page where such an access costs
+  // little. In virtual time homes are where the papers' systems have them.
   [[nodiscard]] HomePolicy home_under(const ProtocolTraits& traits) const {
-    return home.value_or(traits.prefers_first_touch ? HomePolicy::kFirstTouch : HomePolicy::kInterleaved);
+    const bool is_worth_it = clock == ClockKind::kWall && (traits.grain == Grain::kLine || shares_memory());
+    return home.value_or(traits.prefers_first_touch || is_worth_it ? HomePolicy::kFirstTouch
+                                                                   : HomePolicy::kInterleaved);
   }
   [[nodiscard]] unsigned processors() const { return nodes * processors_per_node; }
   [[nodiscard]] NodeId node_of(ProcessorId p) const {

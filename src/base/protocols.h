@@ -28,8 +28,8 @@ struct ProtocolTraits {
   Grain grain;
   // If true, some of it runs on a node because another node has sent a message. If false, locks do without that, too.
   bool has_handlers = true;
-  // If true, memory is at home where it is touched first unless the user wants it elsewhere. If false, it is
-  // interleaved.
+  // If true, memory is always at home where it is touched first unless the user wants it elsewhere. If false, it is that
+  // where it is worth it (Config::home_under).
   bool prefers_first_touch = false;
   // If true, an allocation chooses how many lines move together.
   bool has_blocks = false;
