@@ -136,9 +136,9 @@ TEST_P(Tells, LoopsThatHoldAHazardPollWhenTheirCountRunsOut) {
   for (const auto& [run, additions] : {std::pair{KERNEL(scatter), 1u}, std::pair{KERNEL(scatter_chains), 2u}}) {
     std::fill_n(words, 512, 0);
     const uint64_t polls = protocol.polls_of([&] { run(words, 511, kTimes); });
-    // An addition has 5 to 40 instructions, of which 4,096 may go by without a poll.
-    EXPECT_GE(polls, kTimes * 5 / 4096);
-    EXPECT_LE(polls, additions * kTimes * 40 / 4096);
+    // An addition has 5 to 40 instructions, of which 1,024 may go by without a poll.
+    EXPECT_GE(polls, kTimes * 5 / 1024);
+    EXPECT_LE(polls, additions * kTimes * 40 / 1024);
     EXPECT_EQ(std::accumulate(words, words + 512, 0ul), additions * kTimes);
   }
 }

@@ -29,7 +29,7 @@ namespace {
 // A requester waits for this many instructions at most (counted before checks are inserted). Fewer would make up for
 // the price of the locked instruction itself, but the locked instruction also waits for the stores before it, each of
 // which may have missed the processor's cache.
-constexpr uint64_t kLoopHazardInstructions = 4096;
+constexpr uint64_t kLoopHazardInstructions = 1024;
 // The number of iterations of loops with hazards of their own that count as one instruction (log2).
 constexpr uint64_t kCheapIterationsShift = 3;
 
