@@ -145,8 +145,8 @@ constexpr Setting kSettings[] = {
      "nobody changes them during the run (may be given several times; DIR:DIR in the variable)",
      nullptr, true},
     {"MULTIGRAIN_HOME", Scope::kRun, parsed<&Config::home, parse_home>, "--home", "WHERE",
-     "default home of pages: interleaved, blocked or first-touch; auto (default) is first-touch under hlrc, whose homes "
-     "follow the writers, and interleaved under the other protocols",
+     "default home of pages: interleaved, blocked or first-touch; auto (default) is first-touch for memory that moves by "
+     "lines, under hlrc, and on one machine; behind a network and in virtual time interleaved",
      "auto,interleaved,blocked,first-touch"},
     {"MULTIGRAIN_PREFETCH", Scope::kRun, read_prefetch, "--prefetch", "PAGES",
      "pages read ahead of a processor that faults on one page after the other (default 16; 0: none, and under dszoom "

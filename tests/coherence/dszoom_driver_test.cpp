@@ -19,8 +19,9 @@ std::unique_ptr<LineMemory> make_driver(const NodeServices& services, const Line
 
 class Dszoom : private InterleavedHomes, public Machine {
  public:
-  explicit Dszoom(unsigned nodes, unsigned line_shift = 6, Runs runs = Runs::kNever)
-      : InterleavedHomes(nodes),
+  // So many pages at a time have the same home.
+  explicit Dszoom(unsigned nodes, unsigned line_shift = 6, Runs runs = Runs::kNever, unsigned pages_of_home = 1)
+      : InterleavedHomes(nodes, pages_of_home),
         Machine(
             nodes, line_shift, *this, [](Fabric& memory) { return std::make_unique<OneSided>(memory); },
             runs == Runs::kNever ? make_driver<Runs::kNever> : make_driver<Runs::kLearned>, false) {}
@@ -83,6 +84,34 @@ TEST(DszoomDriver, LinesThatAreNextToEachOtherMoveInRuns) {
     set_this_profile(nobody);
   }).join();
   for (uint64_t i = 0; i < 64; ++i) EXPECT_EQ(home.load(i * 64), i + 100);
+}
+
+// A run goes on in the next page if that has the same home. Where the page before has another home, it begins anew.
+TEST(DszoomDriver, RunsGoOnInTheNextPageOfTheSameHome) {
+  Dszoom machine(2, 6, Runs::kLearned, 2);
+  CheckedProcessor home(machine, 0);
+  const auto number_pages = [](CheckedProcessor& p, uint64_t first, uint64_t past) {
+    for (uint64_t i = first * 64; i < past * 64; ++i) p.store(i * 64, i);
+  };
+  number_pages(home, 0, 2);
+  number_pages(home, 4, 5);
+  std::thread([&] {
+    ProcessorProfile profile;
+    set_this_profile(profile);
+    CheckedProcessor p(machine, 1);
+    number_pages(p, 2, 4);
+    const auto misses_of_page = [&](uint64_t page) {
+      const uint64_t before = counted(profile, Counter::kTwoHopMisses);
+      for (uint64_t i = page * 64; i < (page + 1) * 64; ++i) EXPECT_EQ(p.load(i * 64), i);
+      return counted(profile, Counter::kTwoHopMisses) - before;
+    };
+    EXPECT_EQ(misses_of_page(0), 7u);
+    EXPECT_EQ(misses_of_page(1), 2u);
+    EXPECT_EQ(misses_of_page(4), 7u);
+    EXPECT_EQ(counted(profile, Counter::kLinesMoved), 3u * 64);
+    static ProcessorProfile nobody;
+    set_this_profile(nobody);
+  }).join();
 }
 
 // A processor that goes the other way gets them one by one.

@@ -29,7 +29,7 @@ inline constexpr uint64_t kPage = 4096;
 
 class InterleavedHomes : public driver_nodes::RunsOfHomes {
  public:
-  explicit InterleavedHomes(unsigned nodes) : RunsOfHomes(nodes, 1) {}
+  explicit InterleavedHomes(unsigned nodes, unsigned pages = 1) : RunsOfHomes(nodes, pages) {}
   std::optional<Grain> grain_of(PageId page) override {
     if (page.value >= kUnallocated) return std::nullopt;
     return page.value >= kPageGrain ? Grain::kPage : Grain::kLine;

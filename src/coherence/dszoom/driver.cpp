@@ -183,8 +183,9 @@ void Driver::spin() {
 // --- Misses
 
 // Returns how many lines should move if this one misses, of which it is the first. Where a thread goes through memory, the
-// lines before this one are here already, so as many as that come with it, up to the end of the page. The words of all of
-// them must be the same here: otherwise their entries are not. All this is a hint.
+// lines before this one are here already, so as many as that come with it, up to the end of the page. Lines of the page
+// before count if they have come here from the same home. The words of all of them must be the same here: otherwise their
+// entries are not. All this is a hint.
 uint32_t Driver::run_of(const Line& line, bool stores) {
   const auto word_of = [&](uint64_t number) { return word(number).load(std::memory_order_relaxed); };
   if (runs_ == Runs::kNever || virtual_time::on()) return 1;
@@ -195,8 +196,11 @@ uint32_t Driver::run_of(const Line& line, bool stores) {
   const auto is_here = [&](uint64_t number) {
     return stores ? word_of(number) == kExclusive : (word_of(number) & kReadable) != 0;
   };
+  const uint64_t page = line.number / lines_of_page();
+  const bool goes_on = page != 0 && line.home != self_ && home_of(pages_[page - 1]) == line.home;
+  const uint64_t before = place + (goes_on ? lines_of_page() : 0);
   uint32_t run = 1;
-  while (run < most && run <= place && is_here(line.number - run) && word_of(line.number + run) == own) ++run;
+  while (run < most && run <= before && is_here(line.number - run) && word_of(line.number + run) == own) ++run;
   return run;
 }
 

@@ -111,7 +111,8 @@ void Driver::load(uintptr_t address, std::span<std::byte> out) {
 
 // While a thread goes through memory, the blocks before one that is missing are here. So it will need as many behind it, up
 // to the end of the page, if this node knows the same of them: they are asked for at the same time, and the messages
-// travel together. All this is a hint, and is read without the lock.
+// travel together. Blocks of the page before count if they have come here from the same home. All this is a hint, and is
+// read without the lock.
 Driver::Behind Driver::blocks_behind(const BlockAt& at, bool to_store) {
   Behind behind;
   if (runs_ == Runs::kNever || virtual_time::on()) return behind;
@@ -119,10 +120,16 @@ Driver::Behind Driver::blocks_behind(const BlockAt& at, bool to_store) {
   const LinePage& record = pages_[page];
   const auto word_of = [&](const BlockAt& block) { return word(block.first).load(std::memory_order_relaxed); };
   const uint64_t own = word_of(at);
+  const NodeId home = home_of(record);
+  const auto goes_on = [&](PageId before) {
+    return before == page || (before.value + 1 == page.value && home != self_ && home_of(pages_[before]) == home);
+  };
   BlockAt first = at, last = at;
   for (size_t bytes = 2 * bytes_of(at); bytes <= kLongestRun;) {
-    if (first.first == 0 || page_of(first.first - 1) != page || page_of(last.first + last.lines) != page) break;
-    first = block_at(page, record, first.first - 1);
+    if (first.first == 0 || page_of(last.first + last.lines) != page) break;
+    const PageId before_page = page_of(first.first - 1);
+    if (!goes_on(before_page)) break;
+    first = block_at(before_page, pages_[before_page], first.first - 1);
     last = block_at(page, record, last.first + last.lines);
     const uint64_t before = word_of(first);
     if (to_store ? before != kExclusive : (before & kReadable) == 0) break;
