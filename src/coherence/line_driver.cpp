@@ -105,20 +105,19 @@ bool LineDriver::lock(FirstTouches& touches) MG_NO_THREAD_SAFETY_ANALYSIS {
 
 void LineDriver::make_ready(const FirstTouches& touches) {
   const auto is_home = [&](uint32_t i) { return home_of(*touches.pages[i]) == self_; };
-  const uint32_t together = touches.at.stride == 1 ? touches.count : 1;
+  const bool together = touches.at.stride == 1;
   // One call brings consecutive frames into being. No other node writes to the frame of a page that is at home elsewhere
   // before this node has a copy of a line, for which its page must be touched.
   for (uint32_t i = 0, next; i < touches.count; i = next) {
     next = i + 1;
-    while (next < touches.count && together != 1 && is_home(next) == is_home(i)) ++next;
-    if (!is_home(i))
+    while (together && next < touches.count && is_home(next) == is_home(i)) ++next;
+    if (is_home(i)) {
+      services_.rights.grant_write_first(touches.page(i), next - i);
+    } else {
       services_.region.make_frames(touches.page(i), next - i, reinterpret_cast<const std::byte*>(g_flags.data()));
-    else
-      services_.region.make_frames(touches.page(i), next - i);
-  }
-  for (uint32_t i = 0; i < touches.count; i += together) {
-    services_.rights.grant_write(touches.page(i), together);
-    this_profile().count_rights(RightsChange::kGrantWrite, together);
+      services_.rights.grant_write(touches.page(i), next - i);
+    }
+    this_profile().count_rights(RightsChange::kGrantWrite, next - i);
   }
 }
 

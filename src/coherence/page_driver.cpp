@@ -102,13 +102,16 @@ void PageDriver::grant_read(PageId first, uint64_t count) {
 
 void PageDriver::grant_write(PageId first, uint64_t count) {
   if (count == 1) touch(first);
-  grant_write_to_frames(first, count);
-}
-
-void PageDriver::grant_write_to_frames(PageId first, uint64_t count) {
   MULTIGRAIN_STEP(frame(first));
   const SubTimeScope timed(this_profile(), SubTime::kRights);
   services_.rights.grant_write(first, count);
+  this_profile().count_rights(RightsChange::kGrantWrite, count);
+}
+
+void PageDriver::grant_write_first(PageId first, uint64_t count) {
+  MULTIGRAIN_STEP(frame(first));
+  const SubTimeScope timed(this_profile(), SubTime::kRights);
+  services_.rights.grant_write_first(first, count);
   this_profile().count_rights(RightsChange::kGrantWrite, count);
 }
 
@@ -134,10 +137,6 @@ void PageDriver::revoke(PageId first, uint64_t count) {
 }
 
 // --- Pages opened ahead
-
-void PageDriver::make_frames(PageId first, uint64_t count) const {
-  services_.region.make_frames(first, count);
-}
 
 void PageDriver::count_opened(uint32_t pages) {
   this_profile().count(Counter::kPrefetches, pages);

@@ -74,9 +74,6 @@ class PageDriver : public Protocol {
   void take_pages(PageId first, uint32_t count, const Message& message, uint32_t carried);
   void take_page(PageId page, const Message& message) { take_pages(page, 1, message, 1); }
 
-  // Brings the frames of consecutive pages into being by one call, as zeroes, where they were never written.
-  void make_frames(PageId first, uint64_t count) const;
-
   // Makes the twin of a page that no processor can write now.
   void make_twin(PageId page, TwinnedRecord& record) MG_REQUIRES(record.lock);
   void drop_twin(TwinnedRecord& record) MG_REQUIRES(record.lock);
@@ -84,8 +81,8 @@ class PageDriver : public Protocol {
   // These change the node's rights to consecutive pages, whose locks the caller holds.
   void grant_read(PageId first, uint64_t count);
   void grant_write(PageId first, uint64_t count);
-  void grant_write_to_frames(PageId first, uint64_t count);  // the frames of the pages exist
-  void upgrade(PageId first, uint64_t count);                // the pages can be read already
+  void grant_write_first(PageId first, uint64_t count);  // to pages that mostly have no frames yet
+  void upgrade(PageId first, uint64_t count);            // the pages can be read already
   void revoke_write(PageId first, uint64_t count);
   void revoke(PageId first, uint64_t count);
 
@@ -139,8 +136,8 @@ void PageDriver::claim_ahead(Records& records, PageId at, PageId first, uint32_t
   }
 }
 
-// One system call makes all the frames, and another maps them: that is most of the cost of memory that is written for
-// the first time. Thread safety analysis is off, because between the first loop and the last this holds the locks of
+// One system call makes all the frames and maps them: that is most of the cost of memory that is written for the first
+// time. Thread safety analysis is off, because between the first loop and the last this holds the locks of
 // the records in `opened`.
 template <typename Records, typename IsUnused, typename Open>
 void PageDriver::open_ahead(Records& records, PageId at, PageId first, uint32_t count, IsUnused&& is_unused,
@@ -161,9 +158,8 @@ void PageDriver::open_ahead(Records& records, PageId at, PageId first, uint32_t 
     opened[n] = &record;
   }
   if (n == 0) return;
-  make_frames(first, n);
   for (uint32_t i = 0; i < n; ++i) open(PageId(first.value + i), *opened[i]);
-  grant_write(first, n);
+  grant_write_first(first, n);
   for (uint32_t i = n; i-- > 0;) opened[i]->lock.unlock();
   count_opened(n);
 }

@@ -56,6 +56,11 @@ class AccessRights {
   // Post: reads and writes through the view succeed.
   virtual void grant_write(PageId first, uint64_t count) = 0;
 
+  // Does the same where most pages have no frames yet, since nothing was written to them: makes these frames, of zeros.
+  // Pre:  the pages have no rights. A frame that exists holds what may be seen.
+  // Post: as grant_write.
+  virtual void grant_write_first(PageId first, uint64_t count) { grant_write(first, count); }
+
   // Allows writes to pages that are readable. It does what grant_write() does, for callers that know that the pages are
   // readable, and is a system call cheaper where the mechanism distinguishes.
   // Pre:  every page of the range is readable.

@@ -57,7 +57,7 @@ in_file(faults)
 
 # kGrantBeforeQueue
 mutate([[  // Before any of them becomes writable (H2).
-]] [[  if (is(Mutant::kGrantBeforeQueue)) grant(run, have_frames);
+]] [[  if (is(Mutant::kGrantBeforeQueue)) grant(run);
 ]])
 
 # kForgetRest

@@ -320,6 +320,25 @@ TEST_P(AccessRightsTest, GrantsFramesThatNobodyTouched) {
   EXPECT_EQ(faults(), 0);
 }
 
+// Frames are made where there are none, and others keep what they hold.
+TEST_P(AccessRightsTest, TheFirstGrantToWriteKeepsTheFramesThatThereAre) {
+  for (const uint64_t page : {21, 22, 27}) std::memset(alias(page), 0x5a, page_size());
+  rights_->grant_write_first(PageId(20), 10);
+  for (uint64_t page = 20; page < 30; ++page) {
+    const auto held = page == 21 || page == 22 || page == 27 ? std::byte{0x5a} : std::byte{0};
+    for (size_t i = 0; i < page_size(); i += 512) {
+      EXPECT_EQ(load(view(page) + i), held) << page;
+      store(view(page) + i, 3);
+      EXPECT_EQ(alias(page)[i], std::byte{3}) << page;
+    }
+  }
+  EXPECT_EQ(faults(), 0);
+  rights_->revoke(PageId(20), 10);
+  rights_->grant_write_first(PageId(20), 10);
+  for (uint64_t page = 20; page < 30; ++page) EXPECT_EQ(load(view(page)), std::byte{3});
+  EXPECT_EQ(faults(), 0);
+}
+
 TEST_P(AccessRightsTest, FaultsInsideMemcpy) {
   const size_t length = 5 * page_size() + 100;
   std::vector<std::byte> data(length);

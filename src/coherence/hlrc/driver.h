@@ -143,8 +143,8 @@ class Driver final : public PageDriver {
       MG_REQUIRES(record.lock);
   void unlock(const FaultRun& run);
   void perform(const FaultRun& run, const Behind& behind);
-  bool make_run_frames(const FaultRun& run) const;
-  void grant(const FaultRun& run, bool have_frames);
+  void make_run_frames(const FaultRun& run) const;
+  void grant(const FaultRun& run);
   void note_serial(const FaultRun& run);
   void learn(const FaultRun& run, const Behind& behind, bool is_write);
   void fetch(const FaultRun& run);

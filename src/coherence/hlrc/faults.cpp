@@ -243,28 +243,22 @@ void Driver::unlock(const FaultRun& run) MG_NO_THREAD_SAFETY_ANALYSIS {
 
 // Carries out what the transitions of the run's pages have asked for.
 void Driver::perform(const FaultRun& run, const Behind& behind) MG_NO_THREAD_SAFETY_ANALYSIS {
-  const bool have_frames = run.size() > 1 && make_run_frames(run);
+  if (run.size() > 1 && run.is_consecutive()) make_run_frames(run);
   fetch(run);
   for (uint32_t i = 0; i < run.size(); ++i)
     if (run.has(i, Verb::kMakeTwin)) make_twin(run.page(i), records_[run.page(i).value]);
   // Before any of them becomes writable (H2).
   for (uint32_t i = 0; i < run.size(); ++i)
     if (run.has(i, Verb::kQueue)) written_.push(run.page(i));
-  grant(run, have_frames);
+  grant(run);
   // That a page was opened around another one says nothing of its use.
   if (!learns() || run.grant() == Verb::kGrantRead) return;
   for (uint32_t i = 0; i < (behind.are_around ? 1 : run.granted()); ++i) records_[run.page(i).value].use.opened();
 }
 
-// Of pages that were never here the kernel would make the frames one by one, as they are filled or mapped. The frame of a
-// page that is about to be fetched holds nothing that is needed. That of a page at home may hold what others have written.
-// Returns whether all pages of the run have frames now.
-bool Driver::make_run_frames(const FaultRun& run) const MG_NO_THREAD_SAFETY_ANALYSIS {
-  const bool is_written_first = run.grant() == Verb::kGrantWrite && !run.has(0, Verb::kFetch);
-  if (!run.is_consecutive()) {
-    for (uint32_t i = 0; is_written_first && i < run.size(); ++i) make_frames(run.page(i), 1);
-    return is_written_first;
-  }
+// Of pages that were never here the kernel would make the frames one by one, as they are filled. The frame of a page that is
+// about to be fetched holds nothing that is needed.
+void Driver::make_run_frames(const FaultRun& run) const MG_NO_THREAD_SAFETY_ANALYSIS {
   const auto is_new = [&](uint32_t i) {
     return run.has(i, Verb::kFetch) && records_[run.page(i).value].fetched_in.load(std::memory_order_relaxed) == 0;
   };
@@ -275,20 +269,20 @@ bool Driver::make_run_frames(const FaultRun& run) const MG_NO_THREAD_SAFETY_ANAL
     services_.region.make_frames(run.page(i), next - i, g_zeros.data());
     services_.region.map_alias(run.page(i), next - i);
   }
-  if (is_written_first) make_frames(run.page(0), run.size());
-  return is_written_first;
 }
 
-void Driver::grant(const FaultRun& run, bool have_frames) {
+// Pages that are written here and not fetched are at home, and mostly have no frames yet.
+void Driver::grant(const FaultRun& run) {
   if (!run.grant()) return;
+  const bool is_written_first = run.size() > 1 && !run.has(0, Verb::kFetch);
   const uint32_t together = run.is_consecutive() ? run.granted() : 1;
   for (uint32_t i = 0; i < run.granted(); i += together) {
     if (*run.grant() == Verb::kGrantRead)
       grant_read(run.page(i), together);
     else if (*run.grant() == Verb::kUpgrade)
       upgrade(run.page(i), together);
-    else if (have_frames)
-      grant_write_to_frames(run.page(i), together);
+    else if (is_written_first)
+      grant_write_first(run.page(i), together);
     else
       grant_write(run.page(i), together);
   }

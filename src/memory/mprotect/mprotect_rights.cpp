@@ -19,6 +19,10 @@ class MprotectRights final : public AccessRights {
 
   void grant_read(PageId first, uint64_t count) override { protect(first, count, PROT_READ); }
   void grant_write(PageId first, uint64_t count) override { protect(first, count, PROT_READ | PROT_WRITE); }
+  void grant_write_first(PageId first, uint64_t count) override {
+    static_cast<void>(region_.make_frames(first, count));
+    grant_write(first, count);
+  }
   void upgrade(PageId first, uint64_t count) override { protect(first, count, PROT_READ | PROT_WRITE); }
   void revoke(PageId first, uint64_t count) override { protect(first, count, PROT_NONE); }
   void revoke_write(PageId first, uint64_t count) override { protect(first, count, PROT_READ); }

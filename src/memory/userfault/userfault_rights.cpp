@@ -154,6 +154,14 @@ class UserfaultRights final : public AccessRights {
     if (install(first, count, 0)) unprotect(first, count);
   }
 
+  void grant_write_first(PageId first, uint64_t count) override {
+    const KeepErrno saved;
+    MG_CHECK(region_.has_pages(first, count), first.value, count);
+    region_.for_each_stretch(first, count, [&](const std::byte* begin, uint64_t bytes) {
+      make_stretch(reinterpret_cast<uint64_t>(begin), bytes);
+    });
+  }
+
   void upgrade(PageId first, uint64_t count) override {
     const KeepErrno saved;
     unprotect(first, count);
@@ -251,6 +259,25 @@ class UserfaultRights final : public AccessRights {
     return any_present;
   }
 
+  // Makes frames and installs entries for them, writable, by one call. Where a frame exists, or anything else is in the
+  // way, this installs the entry as grant_write() does.
+  void make_stretch(uint64_t at, uint64_t bytes) const {
+    const uint64_t end = at + bytes;
+    while (at < end) {
+      uffdio_zeropage request{};
+      request.range.start = at;
+      request.range.len = end - at;
+      request.mode = UFFDIO_ZEROPAGE_MODE_DONTWAKE;
+      if (ioctl(fd_.get(), UFFDIO_ZEROPAGE, &request) == 0) return;
+      if (request.zeropage > 0) {
+        at += static_cast<uint64_t>(request.zeropage);
+        continue;
+      }
+      if (install_stretch(at, kHardwarePage, 0)) unprotect_stretch(at, kHardwarePage);
+      at += kHardwarePage;
+    }
+  }
+
   // The hardware page at `at` is not in the page cache, so perhaps those behind it, up to `end`, are not either.
   void make_frames(uint64_t at, uint64_t end) const {
     void* const address = reinterpret_cast<void*>(at);
@@ -267,10 +294,14 @@ class UserfaultRights final : public AccessRights {
   // write faults once more, and the kernel resolves that alone, at 0.7 us a hardware page. It is cheaper to ask for all
   // of a wider range at once. This may fail, for an entry that was swapped out meanwhile, which does not matter.
   void unprotect(PageId first, uint64_t count) const {
-    write_protect(first, count, 0);
-    region_.for_each_stretch(first, count, [](std::byte* begin, uint64_t bytes) {
-      if (bytes > kHardwarePage) static_cast<void>(madvise(begin, bytes, MADV_POPULATE_WRITE));
+    MG_CHECK(region_.has_pages(first, count), first.value, count);
+    region_.for_each_stretch(first, count, [&](const std::byte* begin, uint64_t bytes) {
+      unprotect_stretch(reinterpret_cast<uint64_t>(begin), bytes);
     });
+  }
+  void unprotect_stretch(uint64_t begin, uint64_t bytes) const {
+    write_protect_stretch(begin, bytes, 0);
+    if (bytes > kHardwarePage) static_cast<void>(madvise(reinterpret_cast<void*>(begin), bytes, MADV_POPULATE_WRITE));
   }
 
   void write_protect(PageId first, uint64_t count, uint64_t mode) const {
