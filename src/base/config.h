@@ -79,6 +79,9 @@ struct Config {
   static constexpr size_t kMaxPageSize = 65536;
   // Objects up to this size are one block of shasta, unless the allocation says otherwise.
   static constexpr size_t kMaxSingleBlock = 1024;
+  // Larger ones are cut into blocks of so many bytes, or of one line if that is longer. (In virtual time they always are cut
+  // into lines, as the paper's are.)
+  static constexpr size_t kBlockOfLargeObjects = 128;
 
   unsigned nodes = 1;                                    // MULTIGRAIN_NODES
   unsigned processors_per_node = 1;                      // MULTIGRAIN_PROCS_PER_NODE
