@@ -102,7 +102,8 @@ constexpr Setting kSettings[] = {
     {"MULTIGRAIN_PROTOCOL", Scope::kRun, parsed<&Config::protocol, parse_name>, "--protocol", "NAME",
      kProtocolHelp.data(), kProtocolChoices.data()},
     {"MULTIGRAIN_LINE_SIZE", Scope::kRun, parsed<&Config::line_size, parse_size>, "--line-size", "BYTES",
-     "size of a line: a power of two from 32 to 2048 under dszoom, 64 or 128 under shasta (default 64)"},
+     "size of a line: a power of two from 32 to 2048 under dszoom, 64 or 128 under shasta (default 128 under "
+     "dszoom, 64 under shasta and in virtual time)"},
     {"MULTIGRAIN_BLOCK_SIZE", Scope::kRun, parsed<&Config::block_size, parse_size>, "--block-size", "BYTES",
      "what moves together under shasta unless an allocation says otherwise: lines, up to a page (default: objects of "
      "up to 1024 bytes as a whole, larger ones by 128 bytes)"},
