@@ -123,10 +123,45 @@ TEST_F(EnvironmentTest, NothingSetIsOneNode) {
   EXPECT_EQ(config->region_size, uint64_t{16} << 40);
   EXPECT_EQ(config->job_fd, -1);
   EXPECT_EQ(config->home, std::nullopt) << "the protocol of an allocation decides";
-  EXPECT_EQ(config->home_under(*find_protocol(&ProtocolTraits::name, std::string_view("mgs"))),
-            HomePolicy::kInterleaved);
-  EXPECT_EQ(config->home_under(*find_protocol(&ProtocolTraits::name, std::string_view("hlrc"))),
-            HomePolicy::kFirstTouch);
+  EXPECT_EQ(config->line_size, 128u);
+}
+
+// Lines are longer than the processor's only under dszoom, in the wall's time, and if blocks consist of them.
+TEST_F(EnvironmentTest, LinesAreAsLongAsPays) {
+  const auto line_size = [] {
+    const auto config = config_from_environment();
+    return config ? config->line_size : 0;
+  };
+  ::setenv("MULTIGRAIN_PROTOCOL", "dszoom", 1);
+  EXPECT_EQ(line_size(), 128u);
+  ::setenv("MULTIGRAIN_LINE_SIZE", "64", 1);
+  EXPECT_EQ(line_size(), 64u);
+  ::unsetenv("MULTIGRAIN_LINE_SIZE");
+  ::setenv("MULTIGRAIN_BLOCK_SIZE", "64", 1);
+  EXPECT_EQ(line_size(), 64u);
+  ::unsetenv("MULTIGRAIN_BLOCK_SIZE");
+  ::setenv("MULTIGRAIN_PROTOCOL", "shasta", 1);
+  EXPECT_EQ(line_size(), 64u);
+}
+
+TEST(Config, MemoryIsAtHomeWhereItIsTouchedFirstIfThatPays) {
+  const auto home = [](const Config& config, std::string_view protocol) {
+    return config.home_under(*find_protocol(&ProtocolTraits::name, protocol));
+  };
+  Config config;
+  for (const auto* protocol : {"mgs", "hlrc", "sc", "dszoom", "shasta"})
+    EXPECT_EQ(home(config, protocol), HomePolicy::kFirstTouch) << protocol;
+  config.fabric = FabricKind::kUcx;
+  for (const auto* protocol : {"mgs", "sc"}) EXPECT_EQ(home(config, protocol), HomePolicy::kInterleaved) << protocol;
+  for (const auto* protocol : {"hlrc", "dszoom", "shasta"})
+    EXPECT_EQ(home(config, protocol), HomePolicy::kFirstTouch) << protocol;
+  config.fabric = FabricKind::kShm;
+  config.clock = ClockKind::kVirtual;
+  for (const auto* protocol : {"mgs", "sc", "dszoom", "shasta"})
+    EXPECT_EQ(home(config, protocol), HomePolicy::kInterleaved) << protocol;
+  EXPECT_EQ(home(config, "hlrc"), HomePolicy::kFirstTouch);
+  config.home = HomePolicy::kBlocked;
+  EXPECT_EQ(home(config, "hlrc"), HomePolicy::kBlocked);
 }
 
 TEST(Config, ChoosesThePageProtocolByWhatARemoteAccessCosts) {
