@@ -136,7 +136,7 @@ typedef struct mg_alloc_options {
   mg_protocol protocol; /**< what keeps it coherent */
   /** Of memory under shasta, and without a meaning under other protocols: how many bytes move between nodes together, a
    * multiple of the line size up to the page size. 0: what --block-size says, or else a block of up to 1,024 bytes as a
-   * whole, in lines rounded up to a power of two, and a larger one by 128 bytes, or by lines if they are longer. */
+   * whole, in lines rounded up to a power of two, and a larger one by lines. */
   size_t block_size;
 } mg_alloc_options;
 

@@ -320,20 +320,6 @@ std::vector<std::string> unknown_variables(bool of_launcher) {
   return sentences;
 }
 
-namespace {
-
-// What lines have if the user does not say it. Directory entries, locks and messages cost as much for a longer line, so lines
-// are longer than the processor's, but for those of shasta, whose blocks are made of them, and of the papers' machines.
-size_t default_line_size(const Config& config) {
-  constexpr size_t kLonger = 128;
-  const bool is_longer = config.clock == ClockKind::kWall &&
-                         config.protocol_of(Grain::kLine).kind == ProtocolKind::kDszoom &&
-                         config.block_size % kLonger == 0;
-  return is_longer ? kLonger : config.line_size;
-}
-
-}  // namespace
-
 Result<Config> config_from_environment() {
   Config config;
   for (const Setting& setting : settings()) {
@@ -346,7 +332,6 @@ Result<Config> config_from_environment() {
       return tl::unexpected<Error>(status.error());
   }
   if (const Status status = validate(config); !status) return tl::unexpected<Error>(status.error());
-  if (secure_getenv("MULTIGRAIN_LINE_SIZE") == nullptr) config.line_size = default_line_size(config);
   if (config.nodes > 1 && (config.fabric == FabricKind::kUcx ? config.wireup.empty() : config.job_fd < 0))
     return fail(
         "MULTIGRAIN_NODES is {}, but nothing started the other nodes; start the program with mgrun --nodes {}, or "

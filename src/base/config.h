@@ -79,17 +79,14 @@ struct Config {
   static constexpr size_t kMaxPageSize = 65536;
   // Objects up to this size are one block of shasta, unless the allocation says otherwise.
   static constexpr size_t kMaxSingleBlock = 1024;
-  // Larger ones are cut into blocks of so many bytes, or of one line if that is longer. (In virtual time they always are cut
-  // into lines, as the paper's are.)
-  static constexpr size_t kBlockOfLargeObjects = 128;
 
-  unsigned nodes = 1;                         // MULTIGRAIN_NODES
-  unsigned processors_per_node = 1;           // MULTIGRAIN_PROCS_PER_NODE
-  size_t page_size = 4096;                    // MULTIGRAIN_PAGE_SIZE, bytes
-  uint64_t region_size = uint64_t{16} << 40;  // MULTIGRAIN_REGION_SIZE, bytes
-  std::string protocol{kAutomaticProtocol};   // MULTIGRAIN_PROTOCOL
-  size_t line_size = 64;  // MULTIGRAIN_LINE_SIZE, bytes; dszoom (if not named, in the wall's time 128) and shasta
-  size_t block_size = 0;  // MULTIGRAIN_BLOCK_SIZE, bytes; shasta; 0: by the object
+  unsigned nodes = 1;                                    // MULTIGRAIN_NODES
+  unsigned processors_per_node = 1;                      // MULTIGRAIN_PROCS_PER_NODE
+  size_t page_size = 4096;                               // MULTIGRAIN_PAGE_SIZE, bytes
+  uint64_t region_size = uint64_t{16} << 40;             // MULTIGRAIN_REGION_SIZE, bytes
+  std::string protocol{kAutomaticProtocol};              // MULTIGRAIN_PROTOCOL
+  size_t line_size = 64;                                 // MULTIGRAIN_LINE_SIZE, bytes; dszoom and shasta
+  size_t block_size = 0;                                 // MULTIGRAIN_BLOCK_SIZE, bytes; shasta; 0: by the object
   MemoryModel model = MemoryModel::kSequential;          // MULTIGRAIN_MODEL: sc, rc; shasta
   AccessMechanism access = AccessMechanism::kAutomatic;  // MULTIGRAIN_ACCESS
   CallsBy calls = CallsBy::kJump;                        // MULTIGRAIN_CALLS

@@ -102,11 +102,10 @@ constexpr Setting kSettings[] = {
     {"MULTIGRAIN_PROTOCOL", Scope::kRun, parsed<&Config::protocol, parse_name>, "--protocol", "NAME",
      kProtocolHelp.data(), kProtocolChoices.data()},
     {"MULTIGRAIN_LINE_SIZE", Scope::kRun, parsed<&Config::line_size, parse_size>, "--line-size", "BYTES",
-     "size of a line: a power of two from 32 to 2048 under dszoom, 64 or 128 under shasta (default 128 under "
-     "dszoom, 64 under shasta and in virtual time)"},
+     "size of a line: a power of two from 32 to 2048 under dszoom, 64 or 128 under shasta (default 64)"},
     {"MULTIGRAIN_BLOCK_SIZE", Scope::kRun, parsed<&Config::block_size, parse_size>, "--block-size", "BYTES",
      "what moves together under shasta unless an allocation says otherwise: lines, up to a page (default: objects of "
-     "up to 1024 bytes as a whole, larger ones by 128 bytes)"},
+     "up to 1024 bytes as a whole, larger ones by lines)"},
     {"MULTIGRAIN_MODEL", Scope::kRun, parsed<&Config::model, parse_model>, "--model", "MODEL",
      "memory model of shasta: sc (default; sequential consistency) or rc (release consistency)", "sc,rc"},
     {"MULTIGRAIN_MGS", Scope::kRun, parsed<&Config::mgs, parse_mgs>, "--mgs", "LIST",

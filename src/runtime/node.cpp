@@ -284,14 +284,12 @@ Status Node::copy_state(NodeId to) {
 Placement Node::default_placement(size_t size, Grain grain) const {
   const ProtocolTraits& traits = config_.protocol_of(grain);
   Placement placement{.policy = config_.home_under(traits), .node = NodeId(0), .grain = grain};
-  if (!traits.has_blocks) return placement;
-  size_t block = config_.block_size;
   // [Shasta], section 2.1: small objects move as a whole.
-  if (block == 0 && size <= Config::kMaxSingleBlock)
-    block = std::bit_ceil(std::max(size, config_.line_size));
-  else if (block == 0)
-    block = virtual_time::on() ? config_.line_size : std::max(config_.line_size, Config::kBlockOfLargeObjects);
-  placement.block_size = static_cast<uint32_t>(block);
+  if (traits.has_blocks && config_.block_size != 0)
+    placement.block_size = static_cast<uint32_t>(config_.block_size);
+  else if (traits.has_blocks)
+    placement.block_size = static_cast<uint32_t>(
+        size <= Config::kMaxSingleBlock ? std::bit_ceil(std::max(size, config_.line_size)) : config_.line_size);
   return placement;
 }
 

@@ -123,25 +123,7 @@ TEST_F(EnvironmentTest, NothingSetIsOneNode) {
   EXPECT_EQ(config->region_size, uint64_t{16} << 40);
   EXPECT_EQ(config->job_fd, -1);
   EXPECT_EQ(config->home, std::nullopt) << "the protocol of an allocation decides";
-  EXPECT_EQ(config->line_size, 128u);
-}
-
-// Lines are longer than the processor's only under dszoom, in the wall's time, and if blocks consist of them.
-TEST_F(EnvironmentTest, LinesAreAsLongAsPays) {
-  const auto line_size = [] {
-    const auto config = config_from_environment();
-    return config ? config->line_size : 0;
-  };
-  ::setenv("MULTIGRAIN_PROTOCOL", "dszoom", 1);
-  EXPECT_EQ(line_size(), 128u);
-  ::setenv("MULTIGRAIN_LINE_SIZE", "64", 1);
-  EXPECT_EQ(line_size(), 64u);
-  ::unsetenv("MULTIGRAIN_LINE_SIZE");
-  ::setenv("MULTIGRAIN_BLOCK_SIZE", "64", 1);
-  EXPECT_EQ(line_size(), 64u);
-  ::unsetenv("MULTIGRAIN_BLOCK_SIZE");
-  ::setenv("MULTIGRAIN_PROTOCOL", "shasta", 1);
-  EXPECT_EQ(line_size(), 64u);
+  EXPECT_EQ(config->line_size, 64u);
 }
 
 TEST(Config, MemoryIsAtHomeWhereItIsTouchedFirstIfThatPays) {
