@@ -100,14 +100,13 @@ uint64_t fresh_rights_epoch(NodeId by);
 
 // Returns whether the calling thread has published a hazard, or is in a signal handler that interrupted code which has.
 [[nodiscard]] inline bool has_published_hazard() {
-  uint64_t all = 0;
-  for (unsigned i = 0; i < MG_FINE_HAZARDS; ++i)
-    all |= std::atomic_ref(__multigrain_hazards[i]).load(std::memory_order_relaxed);
-  if (__multigrain_interrupted_hazards == nullptr) [[likely]]
+  const auto has_any = [](uint64_t* slot) {
+    uint64_t all = 0;
+    for (unsigned i = 0; i < MG_FINE_HAZARDS; ++i) all |= std::atomic_ref(slot[i]).load(std::memory_order_relaxed);
     return all != 0;
-  for (unsigned i = 0; i < MG_FINE_HAZARDS; ++i)
-    all |= std::atomic_ref(__multigrain_interrupted_hazards[i]).load(std::memory_order_relaxed);
-  return all != 0;
+  };
+  return has_any(__multigrain_hazards) ||
+         (__multigrain_interrupted_hazards != nullptr && has_any(__multigrain_interrupted_hazards));
 }
 // Leaves the calling thread without a slot that requesters read, as a forked child must be.
 void abandon_hazard_slot();

@@ -43,6 +43,12 @@ class LineDriver : public LineMemory {
   [[nodiscard]] static NodeId home_of(const LinePage& record) {
     return NodeId(static_cast<uint16_t>(record.home_plus_one.load(std::memory_order_relaxed) - 1));
   }
+  // Returns whether the page before this one is at home where this one is, at another node. Then lines of that page which are
+  // here have come from there, as lines of this one would.
+  [[nodiscard]] bool follows_page_of_its_home(PageId page) const {
+    const NodeId home = home_of(pages_[page]);
+    return page.value != 0 && home != self_ && home_of(pages_[page.value - 1]) == home;
+  }
   // Returns the grain of the page's memory, which is looked up once; nullopt if the page is not allocated.
   std::optional<Grain> grain_of(PageId page, LinePage& record);
 

@@ -50,8 +50,8 @@ Result<std::vector<unsigned>> choose_cores(unsigned processors) {
   if (!init_without_plugins(raw)) return fail("hwloc cannot describe this machine");
   const Topology topology(raw, &hwloc_topology_destroy);
   const Bitmap allowed(hwloc_bitmap_alloc(), &hwloc_bitmap_free);
-  for (const auto& set_filter : {&hwloc_topology_set_cache_types_filter, &hwloc_topology_set_io_types_filter})
-    static_cast<void>(set_filter(raw, HWLOC_TYPE_FILTER_KEEP_NONE));
+  static_cast<void>(hwloc_topology_set_cache_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_NONE));
+  static_cast<void>(hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_NONE));
   if (hwloc_topology_load(raw) != 0 || allowed == nullptr ||
       hwloc_get_cpubind(raw, allowed.get(), HWLOC_CPUBIND_PROCESS) != 0)
     return fail("hwloc cannot describe this machine");

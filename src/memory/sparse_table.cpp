@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <utility>
 
 #include "memory/layout.h"
 
@@ -19,8 +18,15 @@ uint64_t mapped_size(uint64_t bytes) {
   return bytes == 0 ? kHardwarePage : (bytes + kHardwarePage - 1) / kHardwarePage * kHardwarePage;
 }
 
-// Maps a table at this address, unless something is there: then it returns nullptr.
+constexpr uint64_t kSmallestStep = uint64_t{64} << 20;
+constexpr uint64_t kLargestStep = layout::kTablesSize / 64;
+
+// Where the space for tables is free behind the table that was made last.
+constinit std::atomic<uint64_t> g_behind_last{0};
+
+// Maps a table so far into the space for tables. Returns nullptr if something is there, or the space ends before.
 Result<std::byte*> map_at(uint64_t offset, uint64_t size, std::string_view what) {
+  if (offset + size > layout::kTablesSize) return nullptr;
   void* const wanted = reinterpret_cast<void*>(layout::kTablesBase + offset);
   void* const got = mmap(wanted, size, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
@@ -37,14 +43,9 @@ Result<std::byte*> map_at(uint64_t offset, uint64_t size, std::string_view what)
   // A kernel without huge pages answers EINVAL.
   static_cast<void>(madvise(got, size, MADV_NOHUGEPAGE));
   static_cast<void>(madvise(got, size, MADV_DONTDUMP));
+  g_behind_last.store((offset + size + kSmallestStep - 1) / kSmallestStep * kSmallestStep, std::memory_order_relaxed);
   return static_cast<std::byte*>(got);
 }
-
-constexpr uint64_t kSmallestStep = uint64_t{64} << 20;
-constexpr uint64_t kLargestStep = layout::kTablesSize / 64;
-
-// The first address behind the table that was made last, which is mostly free.
-constinit std::atomic<uint64_t> g_behind_last{0};
 
 }  // namespace
 
@@ -53,22 +54,14 @@ Result<std::byte*> mmap_sparse(uint64_t bytes, std::string_view what) {
     return fail("{} would take {} bytes of address space, and {} are set aside for tables", what, bytes,
                 layout::kTablesSize);
   const uint64_t size = mapped_size(bytes);
-  auto next = [&, step = kSmallestStep, first = true](uint64_t offset) mutable {
-    // From the beginning this is first fit, in steps that grow: a small table behind a large one must not try each
-    // megabyte of the large one.
-    if (std::exchange(first, false)) return uint64_t{0};
-    offset += step;
-    step = std::min(2 * step, kLargestStep);
-    return offset;
-  };
-  uint64_t offset = g_behind_last.load(std::memory_order_relaxed);
-  if (offset + size > layout::kTablesSize) offset = next(offset);
-  for (; offset + size <= layout::kTablesSize; offset = next(offset)) {
-    const Result<std::byte*> made = map_at(offset, size, what);
-    if (made && *made == nullptr) continue;
-    if (made) g_behind_last.store((offset + size + kSmallestStep - 1) / kSmallestStep * kSmallestStep);
-    return made;
-  }
+  Result<std::byte*> made = map_at(g_behind_last.load(std::memory_order_relaxed), size, what);
+  // From the beginning this is first fit, in steps that grow: a small table behind a large one must not try each megabyte
+  // of the large one.
+  uint64_t step = kSmallestStep;
+  for (uint64_t offset = 0; made && *made == nullptr && offset + size <= layout::kTablesSize;
+       offset += step, step = std::min(2 * step, kLargestStep))
+    made = map_at(offset, size, what);
+  if (!made || *made != nullptr) return made;
   return fail("cannot map {}: the address space set aside for tables is used up", what);
 }
 

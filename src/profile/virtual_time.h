@@ -202,12 +202,12 @@ class MissedCheck {
   const bool missed_;
 };
 
-// The calling processor is about to synchronise: waits until it is not too far ahead (V3). Here the processor
-// also takes the cost of the handlers that interrupted it. The caller may hold no lock of the runtime, and may
-// be no handler.
 namespace internal {
 void synchronise();
 }
+// The calling processor is about to synchronise: waits until it is not too far ahead (V3). Here the processor
+// also takes the cost of the handlers that interrupted it. The caller may hold no lock of the runtime, and may
+// be no handler.
 inline void synchronise() {
   if (on()) internal::synchronise();
 }

@@ -268,24 +268,23 @@ class Sync {
   [[nodiscard]] HandleSource& source_of(SyncKind kind);
   [[nodiscard]] const SparseArray<ServerRecord>& servers_of(SyncKind kind) const;
   [[nodiscard]] WaiterLinks links() const { return {&links_[0], links_.size()}; }
-  void count(Counter counter) {
-    // A processor's profile has these counters too.
+  // Returns the counter of a processor's profile that counts the same, if there is one.
+  [[nodiscard]] static constexpr std::optional<multigrain::Counter> in_profile(Counter counter) {
     switch (counter) {
       case kLockLocal:
-        this_profile().count(multigrain::Counter::kLocksLocal);
-        break;
+        return multigrain::Counter::kLocksLocal;
       case kLockRemote:
-        this_profile().count(multigrain::Counter::kLocksRemote);
-        break;
+        return multigrain::Counter::kLocksRemote;
       case kBarriers:
-        this_profile().count(multigrain::Counter::kBarriers);
-        break;
+        return multigrain::Counter::kBarriers;
       case kDeferred:
-        this_profile().count(multigrain::Counter::kDeferredReleases);
-        break;
+        return multigrain::Counter::kDeferredReleases;
       default:
-        break;
+        return std::nullopt;
     }
+  }
+  void count(Counter counter) {
+    if (const auto same = in_profile(counter)) this_profile().count(*same);
     if (t_stripe == 0) [[unlikely]]
       take_stripe();
     std::atomic<uint64_t>& value = counters_[t_stripe - 1].value[counter];

@@ -196,8 +196,7 @@ uint32_t Driver::run_of(const Line& line, bool stores) {
   const auto is_here = [&](uint64_t number) {
     return stores ? word_of(number) == kExclusive : (word_of(number) & kReadable) != 0;
   };
-  const uint64_t page = line.number / lines_of_page();
-  const bool goes_on = page != 0 && line.home != self_ && home_of(pages_[page - 1]) == line.home;
+  const bool goes_on = follows_page_of_its_home(PageId(line.number / lines_of_page()));
   const uint64_t before = place + (goes_on ? lines_of_page() : 0);
   uint32_t run = 1;
   while (run < most && run <= before && is_here(line.number - run) && word_of(line.number + run) == own) ++run;

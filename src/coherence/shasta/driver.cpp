@@ -120,15 +120,12 @@ Driver::Behind Driver::blocks_behind(const BlockAt& at, bool to_store) {
   const LinePage& record = pages_[page];
   const auto word_of = [&](const BlockAt& block) { return word(block.first).load(std::memory_order_relaxed); };
   const uint64_t own = word_of(at);
-  const NodeId home = home_of(record);
-  const auto goes_on = [&](PageId before) {
-    return before == page || (before.value + 1 == page.value && home != self_ && home_of(pages_[before]) == home);
-  };
+  const uint64_t earliest = follows_page_of_its_home(page) ? page.value - 1 : page.value;
   BlockAt first = at, last = at;
   for (size_t bytes = 2 * bytes_of(at); bytes <= kLongestRun;) {
     if (first.first == 0 || page_of(last.first + last.lines) != page) break;
     const PageId before_page = page_of(first.first - 1);
-    if (!goes_on(before_page)) break;
+    if (before_page.value < earliest) break;
     first = block_at(before_page, pages_[before_page], first.first - 1);
     last = block_at(page, record, last.first + last.lines);
     const uint64_t before = word_of(first);
