@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/thread_annotations.h"
+#include "coherence/hazard_words.h"
 #include "profile/virtual_time.h"
 
 namespace multigrain {
@@ -127,6 +128,25 @@ void LineDriver::finish(const FirstTouches& touches) MG_NO_THREAD_SAFETY_ANALYSI
     touches.pages[i]->lock.unlock();
   }
   if (most_ahead_ != 0) t_first_touches.expect(touches.first, touches.at, touches.count);
+}
+
+Result<void> LineDriver::start_learning_runs() {
+  auto history = RunHistory::create(services_.region.page_count() * lines_of_page(), words::kHazardSlots);
+  if (!history) return tl::unexpected(history.error());
+  run_history_ = std::move(*history);
+  return {};
+}
+
+RunHistory::Length LineDriver::length_of_run(uint64_t line, bool stores) {
+  if (!lines_.hazards.contains(__multigrain_hazards)) return {};
+  return run_history_.length_at(lines_.hazards.index_of(__multigrain_hazards), line, stores);
+}
+
+void LineDriver::run_came(uint64_t line, uint32_t units, uint64_t end, bool stores) {
+  if (!lines_.hazards.contains(__multigrain_hazards)) return;
+  const auto word_of = [&](uint64_t number) { return word(number).load(std::memory_order_relaxed); };
+  const bool may_go_on = (end & (lines_of_page() - 1)) != 0 && word_of(end) == word_of(line);
+  run_history_.came(lines_.hazards.index_of(__multigrain_hazards), end, units, stores, may_go_on);
 }
 
 }  // namespace multigrain

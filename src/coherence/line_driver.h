@@ -13,6 +13,7 @@
 #include "coherence/hazard.h"
 #include "coherence/line_frames.h"
 #include "coherence/line_memory.h"
+#include "coherence/run_history.h"
 #include "coherence/run_streams.h"
 #include "memory/sparse_table.h"
 #include "profile/this_thread.h"
@@ -74,6 +75,14 @@ class LineDriver : public LineMemory {
   // Says that they are touched, and unlocks them.
   void finish(const FirstTouches& touches);
 
+  // Must come before the next two. Start-up only.
+  Result<void> start_learning_runs();
+  // Returns how long the run should be with which the calling thread's miss of `line` is answered. run_came() must follow.
+  [[nodiscard]] RunHistory::Length length_of_run(uint64_t line, bool stores);
+  // The miss of `line` is being answered by a run of `units` lines or blocks, and `end` is the line behind them. The words of
+  // the lines still say what they said before.
+  void run_came(uint64_t line, uint32_t units, uint64_t end, bool stores);
+
   // Loads from the frame at `from`, if `has_right()`, called with a hazard over the line published, says that the line
   // may be read. Returns whether it did.
   template <typename HasRight>
@@ -107,6 +116,7 @@ class LineDriver : public LineMemory {
 
  private:
   const unsigned most_ahead_;
+  RunHistory run_history_;
   // Where the thread has touched pages one after the other. Initial-exec, since a fault handler must not allocate.
   [[gnu::tls_model("initial-exec")]] static constinit thread_local RunStreams t_first_touches;
 };

@@ -46,6 +46,7 @@ Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, con
   auto locks = SparseTable<LineLock>::create(kLocks, "locks of lines");
   if (!locks) return tl::unexpected(locks.error());
   driver->locks_ = std::move(*locks);
+  if (auto made = driver->start_learning_runs(); !made) return tl::unexpected(made.error());
   return driver;
 }
 
@@ -182,10 +183,10 @@ void Driver::spin() {
 
 // --- Misses
 
-// Returns how many lines should move if this one misses, of which it is the first. Where a thread goes through memory, the
-// lines before this one are here already, so as many as that come with it, up to the end of the page. Lines of the page
-// before count if they have come here from the same home. The words of all of them must be the same here: otherwise their
-// entries are not. All this is a hint.
+// Returns how many lines should move if this one misses, of which it is the first: as many as are likely to be wanted.
+// Where a thread goes through memory, the lines before this one are here already, so as many as that come with it, if so many
+// are possible. None are of another page. Lines of the page before count if they have come here from the same home. The words
+// of all of them must be the same here: otherwise their entries are not. All this is a hint.
 uint32_t Driver::run_of(const Line& line, bool stores) {
   const auto word_of = [&](uint64_t number) { return word(number).load(std::memory_order_relaxed); };
   if (runs_ == Runs::kNever || virtual_time::on()) return 1;
@@ -198,8 +199,12 @@ uint32_t Driver::run_of(const Line& line, bool stores) {
   };
   const bool goes_on = follows_page_of_its_home(PageId(line.number / lines_of_page()));
   const uint64_t before = place + (goes_on ? lines_of_page() : 0);
+  const RunHistory::Length length = length_of_run(line.number, stores);
+  const auto is_wanted = [&](uint32_t more) {
+    return more < length.likely || (more < length.possible && more <= before && is_here(line.number - more));
+  };
   uint32_t run = 1;
-  while (run < most && run <= before && is_here(line.number - run) && word_of(line.number + run) == own) ++run;
+  while (run < most && is_wanted(run) && word_of(line.number + run) == own) ++run;
   return run;
 }
 
@@ -255,6 +260,7 @@ void Driver::miss(Line line, bool stores, const LoadRequest& request) {
     }
     profile.enter(Category::kProtocol);
   }
+  if (runs_ == Runs::kLearned && !virtual_time::on()) run_came(line.number, line.run, line.number + line.run, stores);
   end(step, line, buffer.data(), request);
 
   switch (miss.kind()) {

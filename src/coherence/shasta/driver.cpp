@@ -43,6 +43,7 @@ Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, con
   auto slot_of_thread = SparseTable<uint8_t>::create(words::kHazardSlots, "threads");
   if (!slot_of_thread) return tl::unexpected(slot_of_thread.error());
   driver->slot_of_thread_ = std::move(*slot_of_thread);
+  if (auto made = driver->start_learning_runs(); !made) return tl::unexpected(made.error());
   auto copy = SparseTable<std::byte>::create(services.region.page_size(), "bytes of a block");
   if (!copy) return tl::unexpected(copy.error());
   driver->copy_ = std::move(*copy);
@@ -109,10 +110,10 @@ void Driver::load(uintptr_t address, std::span<std::byte> out) {
     while (is_fetching(behind.blocks[i], entry.processor())) entry.wait(true);
 }
 
-// While a thread goes through memory, the blocks before one that is missing are here. So it will need as many behind it, up
-// to the end of the page, if this node knows the same of them: they are asked for at the same time, and the messages
-// travel together. Blocks of the page before count if they have come here from the same home. All this is a hint, and is
-// read without the lock.
+// Returns as many blocks behind one that is missing as are likely to be wanted. While a thread goes through memory, the
+// blocks before it are here, so as many as that, if so many are possible. None are of another page, and this node knows the same of all of
+// them: they are asked for at the same time, and the messages travel together. Blocks of the page before count if they have come here
+// from the same home. All this is a hint, and is read without the lock.
 Driver::Behind Driver::blocks_behind(const BlockAt& at, bool to_store) {
   Behind behind;
   if (runs_ == Runs::kNever || virtual_time::on()) return behind;
@@ -121,19 +122,28 @@ Driver::Behind Driver::blocks_behind(const BlockAt& at, bool to_store) {
   const auto word_of = [&](const BlockAt& block) { return word(block.first).load(std::memory_order_relaxed); };
   const uint64_t own = word_of(at);
   const uint64_t earliest = follows_page_of_its_home(page) ? page.value - 1 : page.value;
-  BlockAt first = at, last = at;
-  for (size_t bytes = 2 * bytes_of(at); bytes <= kLongestRun;) {
-    if (first.first == 0 || page_of(last.first + last.lines) != page) break;
+  // Looks at the block before those that it has seen, and returns whether it is here.
+  auto one_more_is_here = [&, first = at]() mutable {
+    if (first.first == 0) return false;
     const PageId before_page = page_of(first.first - 1);
-    if (before_page.value < earliest) break;
+    if (before_page.value < earliest) return false;
     first = block_at(before_page, pages_[before_page], first.first - 1);
-    last = block_at(page, record, last.first + last.lines);
     const uint64_t before = word_of(first);
-    if (to_store ? before != kExclusive : (before & kReadable) == 0) break;
+    return to_store ? before == kExclusive : (before & kReadable) != 0;
+  };
+  const RunHistory::Length length = length_of_run(at.first, to_store);
+  bool others_are_here = true;  // as many before `at` as have been looked at
+  BlockAt last = at;
+  for (size_t bytes = 2 * bytes_of(at); bytes <= kLongestRun; bytes += bytes_of(last)) {
+    const size_t more = behind.number + 1;
+    others_are_here = others_are_here && one_more_is_here();
+    if (more >= length.likely && (more >= length.possible || !others_are_here)) break;
+    if (page_of(last.first + last.lines) != page) break;
+    last = block_at(page, record, last.first + last.lines);
     if (word_of(last) != own) break;
     behind.blocks[behind.number++] = last;
-    bytes += bytes_of(last);
   }
+  run_came(at.first, static_cast<uint32_t>(1 + behind.number), at.first + at.lines * (1 + behind.number), to_store);
   return behind;
 }
 
