@@ -46,7 +46,7 @@ Result<std::unique_ptr<LineMemory>> create_line_protocol(const ProtocolTraits& p
                                     prefetch == 0 ? dszoom::Runs::kNever : dszoom::Runs::kLearned);
     case ProtocolKind::kShasta:
       return shasta::Driver::create(services, lines,
-                                    model == MemoryModel::kRelease ? shasta::Model::kRc : shasta::Model::kSc,
+                                    model == MemoryModel::kRelease ? shasta::Model::kRc : shasta::Model::kSc, prefetch,
                                     prefetch == 0 ? shasta::Runs::kNever : shasta::Runs::kLearned);
     case ProtocolKind::kMgs:
     case ProtocolKind::kHlrc:

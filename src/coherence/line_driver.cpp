@@ -54,42 +54,56 @@ std::optional<Grain> LineDriver::grain_of(PageId page, LinePage& record) {
   return grain;
 }
 
+bool LineDriver::settle_home(PageId page, LinePage& record, bool may_wait) {
+  if (record.home_plus_one.load(std::memory_order_relaxed) != 0) return true;
+  std::optional<NodeId> home = services_.homes.home_of(page);
+  if (!home && may_wait) home = services_.homes.claim_home(page);
+  if (home) record.home_plus_one.store(static_cast<uint16_t>(home->value + 1), std::memory_order_relaxed);
+  return home.has_value();
+}
+
 bool LineDriver::settle_homes(PageId page, LinePage& record, FirstTouches& touches) {
-  const auto settle = [this](PageId which, LinePage& its, bool may_wait) {
-    if (its.home_plus_one.load(std::memory_order_relaxed) != 0) return true;
-    std::optional<NodeId> home = services_.homes.home_of(which);
-    if (!home && may_wait) home = services_.homes.claim_home(which);
-    if (home) its.home_plus_one.store(static_cast<uint16_t>(home->value + 1), std::memory_order_relaxed);
-    return home.has_value();
-  };
-  if (!settle(page, record, true)) return false;
+  if (!settle_home(page, record, true)) return false;
   touches.first = page;
   touches.pages[0] = &record;
   touches.count = 1;
+  add_pages_behind(touches);
+  return true;
+}
+
+void LineDriver::settle_homes_behind(PageId page, LinePage& record, FirstTouches& touches) {
+  touches.first = page;
+  touches.pages[0] = &record;
+  touches.begin = touches.count = 1;
+  add_pages_behind(touches);
+}
+
+void LineDriver::add_pages_behind(FirstTouches& touches) {
   // In virtual time, first touches cost what they cost one by one.
-  if (most_ahead_ == 0 || virtual_time::on()) return true;
+  if (most_ahead_ == 0 || virtual_time::on()) return;
   // With a hazard published the thread waits for no other node if it need not.
   const bool may_wait = !has_published_hazard();
-  touches.at = t_first_touches.continued_at(page, most_ahead_);
-  const PageRange stretch = services_.homes.stretch_of(page);
+  touches.at = t_first_touches.continued_at(touches.first, most_ahead_);
+  const PageRange stretch = services_.homes.stretch_of(touches.first);
   for (; touches.count <= touches.at.due; ++touches.count) {
     const PageId next = touches.page(touches.count);
     if (next.value >= pages_.count() || !stretch.contains(next)) break;
     LinePage& behind = pages_[next];
     if (behind.touched.load(std::memory_order_relaxed) || grain_of(next, behind) != Grain::kLine ||
-        !settle(next, behind, may_wait))
+        !settle_home(next, behind, may_wait))
       break;
     touches.pages[touches.count] = &behind;
   }
-  return true;
 }
 
 // Clang's analysis cannot follow how many locks the caller holds afterwards, nor that it depends on the result.
 bool LineDriver::lock(FirstTouches& touches) MG_NO_THREAD_SAFETY_ANALYSIS {
-  touches.pages[0]->lock.lock();
-  if (touches.pages[0]->touched.load(std::memory_order_relaxed)) {
-    touches.pages[0]->lock.unlock();
-    return false;
+  if (touches.begin == 0) {
+    touches.pages[0]->lock.lock();
+    if (touches.pages[0]->touched.load(std::memory_order_relaxed)) {
+      touches.pages[0]->lock.unlock();
+      return false;
+    }
   }
   uint32_t locked = 1;
   for (; locked < touches.count; ++locked) {
@@ -109,7 +123,7 @@ void LineDriver::make_ready(const FirstTouches& touches) {
   const bool together = touches.at.stride == 1;
   // One call brings consecutive frames into being. No other node writes to the frame of a page that is at home elsewhere
   // before this node has a copy of a line, for which its page must be touched.
-  for (uint32_t i = 0, next; i < touches.count; i = next) {
+  for (uint32_t i = touches.begin, next; i < touches.count; i = next) {
     next = i + 1;
     while (together && next < touches.count && is_home(next) == is_home(i)) ++next;
     if (is_home(i)) {
@@ -123,7 +137,7 @@ void LineDriver::make_ready(const FirstTouches& touches) {
 }
 
 void LineDriver::finish(const FirstTouches& touches) MG_NO_THREAD_SAFETY_ANALYSIS {
-  for (uint32_t i = 0; i < touches.count; ++i) {
+  for (uint32_t i = touches.begin; i < touches.count; ++i) {
     touches.pages[i]->touched.store(true, std::memory_order_release);
     touches.pages[i]->lock.unlock();
   }

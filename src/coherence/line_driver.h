@@ -58,6 +58,7 @@ class LineDriver : public LineMemory {
   struct FirstTouches {
     PageId first;
     RunStreams::Continued at;  // the stream to which the first belongs
+    uint32_t begin = 0;        // 1: the first is touched already, the others follow
     uint32_t count = 0;
     std::array<LinePage*, 1 + Config::kMaxPrefetch> pages;
 
@@ -67,6 +68,8 @@ class LineDriver : public LineMemory {
   // will touch next, if it has gone through memory with a constant stride until here. Waits for other nodes, perhaps. Returns
   // false if the page is not allocated.
   [[nodiscard]] bool settle_homes(PageId page, LinePage& record, FirstTouches& touches);
+  // Does the same for the pages behind one that the calling thread has just touched.
+  void settle_homes_behind(PageId page, LinePage& record, FirstTouches& touches);
   // Locks them, and keeps of those behind the first as many as are untouched and not locked by another thread. Returns
   // false, with nothing locked, if another thread has touched the first.
   [[nodiscard]] bool lock(FirstTouches& touches);
@@ -115,6 +118,9 @@ class LineDriver : public LineMemory {
   SparseTable<LinePage> pages_;
 
  private:
+  [[nodiscard]] bool settle_home(PageId page, LinePage& record, bool may_wait);
+  void add_pages_behind(FirstTouches& touches);
+
   const unsigned most_ahead_;
   RunHistory run_history_;
   // Where the thread has touched pages one after the other. Initial-exec, since a fault handler must not allocate.

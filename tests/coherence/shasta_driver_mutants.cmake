@@ -5,9 +5,9 @@ include(${CMAKE_CURRENT_LIST_DIR}/driver_mutants.cmake)
 in_file(messages)
 
 # kIgnoresAcks
-mutate([[  const Arrival arrival{
+mutate([[  Arrival arrival{
 ]] [[  if (is(Mutant::kIgnoresAcks) && kind == MessageKind::kInvalidated) return;
-  const Arrival arrival{
+  Arrival arrival{
 ]])
 mutate([[.acks = static_cast<uint16_t>(header.extra)}]]
        [[.acks = static_cast<uint16_t>(is(Mutant::kIgnoresAcks) ? 0 : header.extra)}]])
@@ -16,8 +16,7 @@ mutate([[.acks = static_cast<uint16_t>(header.extra)}]]
 mutate([[  bool wakes = false;
   {
     const Hold hold_blocks(lock_);
-    if (deferred_count_.load(std::memory_order_relaxed) != 0) retry_deferred();
-    if (deferred]] [[  bool wakes = false;
+]] [[  bool wakes = false;
   if (is(Mutant::kTouchedBeforeLock)) MULTIGRAIN_STEP(&pages_[page_of(at.first)].touched);
   const bool is_touched = pages_[page_of(at.first)].touched.load();
   {
@@ -29,9 +28,12 @@ mutate([[  bool wakes = false;
     }
     ~Found() { found = explored::Found::kNothing; }
   } const found(self_, is_touched);
-  if (deferred_count_.load(std::memory_order_relaxed) != 0) retry_deferred();
-  if (is(Mutant::kOvertakesDeferred) && carry_out(at, &arrival)) {
-  } else if (deferred]])
+]])
+
+# kOvertakesDeferred
+mutate([[      if (deferred_count_.load(std::memory_order_relaxed) != 0 || !carry_out]]
+       [[      if (is(Mutant::kOvertakesDeferred) && carry_out(at, &arrival)) {
+      } else if (deferred_count_.load(std::memory_order_relaxed) != 0 || !carry_out]])
 
 in_file(pages)
 

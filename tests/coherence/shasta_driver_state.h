@@ -66,6 +66,14 @@ struct DriverState {
       if (one.is_message) visit(one.at.first, one.message);
     }
   }
+  // Visits messages that are kept back while a thread is in the middle of a CoalescingScope.
+  template <typename Visit>
+  void for_each_kept_back(Visit&& visit) const {
+    driver.coalesced_for_.for_each([&](NodeId to) {
+      const Driver::Coalesced& one = driver.coalesced_[to.value];
+      visit(to, one.header, std::span<const std::byte>(one.data.data(), one.bytes));
+    });
+  }
   [[nodiscard]] bool masks_words(unsigned block) const {
     return std::ranges::any_of(driver.processors_, [&](const Processor& processor) {
       return processor.queue.masks(BlockId(block * (kPage >> kShift)));
@@ -88,14 +96,15 @@ struct DriverState {
     if (driver.records_.size() != 0 || driver.deferred_count_.load() != 0 || driver.outstanding_.load() != 0)
       return false;
     if (driver.frozen_ != 0 || driver.awaited_count_ != 0 || driver.payloads_.in_use() != 0) return false;
+    if (!driver.coalesced_for_.empty() || driver.coalesces_) return false;
     for (size_t i = 0; i < driver.slots_used_; ++i)
       if (driver.slots_[i].queued != 0 || driver.slots_[i].in_use || driver.processors_[i].fencing ||
           !driver.processors_[i].queue.empty())
         return false;
     return driver.epochs_.idle();
   }
-  // Appends all parts of it that change, on a machine with so many pages, and with so many processors of the node.
-  void add_pieces(unsigned pages, unsigned processors, Pieces& pieces) const {
+  // Appends all parts of it that change, on a machine with so many pages and nodes, and with so many processors of the node.
+  void add_pieces(unsigned pages, unsigned nodes, unsigned processors, Pieces& pieces) const {
     add_piece(pieces, &driver.lock_);
     add_piece(pieces, &driver.pages_[PageId(0)], pages);
     for (unsigned p = 0; p < pages; ++p)
@@ -113,6 +122,13 @@ struct DriverState {
     add_piece(pieces, &driver.slot_of_thread_[0], processors);
     add_piece(pieces, &driver.epochs_);
     add_piece(pieces, &driver.copy_[0], kMaxWords * kLineBytes);
+    // Blocks of this world are not next to each other, so messages are about one block.
+    for (unsigned n = 0; n < nodes; ++n) {
+      Driver::Coalesced& one = driver.coalesced_[n];
+      pieces.push_back({reinterpret_cast<std::byte*>(&one), one.data.data() + kMaxWords * kLineBytes});
+    }
+    add_piece(pieces, &driver.coalesced_for_);
+    add_piece(pieces, &driver.coalesces_);
     add_piece(pieces, &driver.outstanding_);
     add_piece(pieces, &driver.undo_.block);
     add_piece(pieces, &driver.undo_.epochs);
@@ -224,6 +240,16 @@ struct DriverState {
     const bool locked = is_locked();
     add(locked);
     if (!locked) return;
+    add(driver.coalesced_for_.bits() | uint64_t{driver.coalesces_} << 63);
+    for_each_kept_back([&](NodeId, const MessageHeader& header, std::span<const std::byte> data) {
+      add(header.type | uint64_t{header.small} << 8 | uint64_t{header.extra} << 24);
+      add(header.word[0]);
+      for (unsigned w = 0; !data.empty() && w < kMaxWords; ++w) {
+        uint64_t value = 0;
+        std::memcpy(&value, data.data() + w * (data.size() == kLineBytes ? sizeof value : kLineBytes), sizeof value);
+        add(value);
+      }
+    });
     for (unsigned w = 0; w < kMaxWords; ++w) {
       uint64_t copied = 0;
       std::memcpy(&copied, &driver.copy_[w * sizeof copied], sizeof copied);

@@ -22,17 +22,24 @@ constexpr uint64_t kExclusiveWord = MG_FINE_EXCLUSIVE;
 
 class Shasta : public InterleavedHomes, public Machine {
  public:
-  explicit Shasta(unsigned nodes, unsigned line_shift = 6, Model model = Model::kSc)
+  explicit Shasta(unsigned nodes, unsigned line_shift = 6, Model model = Model::kSc, unsigned most_ahead = 0,
+                  Runs runs = Runs::kNever)
       : InterleavedHomes(nodes),
         Machine(
             nodes, line_shift, *this, [](Fabric& memory) { return std::make_unique<ForwardingFabric>(memory); },
-            [model](const NodeServices& services, const LineServices& lines) {
-              auto driver = Driver::create(services, lines, model);
+            [=](const NodeServices& services, const LineServices& lines) {
+              auto driver = Driver::create(services, lines, model, most_ahead, runs);
               EXPECT_TRUE(driver) << driver.error().message;
               return std::move(*driver);
             },
             true) {}
 };
+
+uint64_t sent(const ProcessorProfile& profile, MessageKind kind) {
+  ProfileSnapshot snapshot;
+  profile.snapshot(snapshot);
+  return snapshot.messages[type_of(kind)];
+}
 
 Block inspect(CheckedProcessor& p, uint64_t offset) {
   return static_cast<Driver&>(p.driver()).inspect(p.address(offset));
@@ -161,6 +168,50 @@ TEST(ShastaDriver, ManyBlocksAreBroughtTogether) {
     for (uint64_t i = 0; i < 512; ++i) EXPECT_EQ(machine.word(1, i * 64), kExclusiveWord);
   }).join();
   EXPECT_EQ(p.load(64), 2u);
+}
+
+TEST(ShastaDriver, BlocksNextToEachOtherAreAskedForInFewMessages) {
+  Shasta machine(2);
+  CheckedProcessor p(machine, 0);
+  for (uint64_t at = 0; at < kPage; at += 64) p.store(at, at + 1);  // at home here, in blocks of 64 bytes
+  std::thread([&] {
+    ProcessorProfile profile;
+    set_this_profile(profile);
+    CheckedProcessor q(machine, 1);
+    q.load(0);
+    q.fetch_lines(0, kPage, false);
+    for (uint64_t at = 0; at < kPage; at += 64) EXPECT_EQ(machine.raw(1, at), at + 1);
+    EXPECT_EQ(sent(profile, MessageKind::kRead), 1 + kPage / 64 / 8);
+    q.fetch_lines(0, kPage, true);
+    for (uint64_t at = 0; at < kPage; at += 64) EXPECT_EQ(machine.word(1, at), kExclusiveWord);
+    EXPECT_EQ(sent(profile, MessageKind::kUpgrade), kPage / 64 / 8);
+  }).join();
+  EXPECT_EQ(p.load(kPage - 64), kPage - 64 + 1);
+}
+
+// Each processor has a word in every line. All write theirs, and read those of the others, in turns: with runs of blocks that are
+// asked for together, of which other nodes take some away meanwhile, and pages that are made ready together.
+TEST(ShastaDriver, WhoGoesThroughMemoryFindsWhatOthersHaveWritten) {
+  constexpr Shape kShape{.nodes = 3, .processors = 2, .line_shift = 6};
+  constexpr uint64_t kBytes = 24 * kPage;
+  for (const Model model : {Model::kSc, Model::kRc}) {
+    Shasta machine(kShape.nodes, kShape.line_shift, model, 16, Runs::kLearned);
+    std::barrier meeting(kShape.nodes * kShape.processors);
+    run(machine, kShape, [&](CheckedProcessor& p, unsigned me) {
+      ProcessorProfile profile;
+      set_this_profile(profile);
+      for (uint64_t round = 1; round <= 6; ++round) {
+        for (uint64_t line = 0; line < kBytes; line += 64) p.store(line + 8 * me, round << 32 | line);
+        p.driver().fence();
+        meeting.arrive_and_wait();
+        for (uint64_t line = 0; line < kBytes; line += 64)
+          for (unsigned other = 0; other < kShape.nodes * kShape.processors; ++other)
+            ASSERT_EQ(p.load(line + 8 * uint64_t{other}), round << 32 | line) << other << " in round " << round;
+        meeting.arrive_and_wait();
+      }
+      EXPECT_GT(sent(profile, MessageKind::kRead), 0u);
+    });
+  }
 }
 
 // More threads miss than the transitions have processors at once.

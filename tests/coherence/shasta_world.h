@@ -236,7 +236,7 @@ struct World::Impl {
   void add_pieces(unsigned n, unsigned processors) {
     NodeOf& node = nodes[n];
     Pieces& pieces = node.pieces;
-    state(n).add_pieces(blocks(), processors, pieces);
+    state(n).add_pieces(blocks(), node_count(), processors, pieces);
     for (unsigned b = 0; b < blocks(); ++b) {
       pieces.push_back({node.memory->region().alias(PageId(b)), scenario.lines * kLineBytes});
       add_piece(pieces, &table_word(n, b * (kPage >> kShift)), kMaxWords);
@@ -307,6 +307,10 @@ struct World::Impl {
             visit(static_cast<MessageKind>(packet.header.type - message_range::kShasta), packet.header.small);
       state(to).for_each_deferred([&](uint64_t of, const BlockMessage& message) {
         if (of == first) visit(message.kind, message.requester.value);
+      });
+      state(to).for_each_kept_back([&](NodeId, const MessageHeader& header, std::span<const std::byte>) {
+        if (header.word[0] == first)
+          visit(static_cast<MessageKind>(header.type - message_range::kShasta), header.small);
       });
     }
   }

@@ -7,6 +7,7 @@
 
 #include "base/steps.h"
 #include "coherence/hazard.h"
+#include "coherence/shasta/coalescing_scope.h"
 #include "coherence/shasta/entry.h"
 #include "profile/virtual_time.h"
 
@@ -19,17 +20,18 @@ uint64_t store_hazard(uint64_t line) {
 
 }  // namespace
 
-Driver::Driver(const NodeServices& services, const LineServices& lines, Model model, Runs runs, PagePool payloads)
-    : LineDriver(services, lines, 0), model_(model), runs_(runs), payloads_(std::move(payloads)) {}
+Driver::Driver(const NodeServices& services, const LineServices& lines, Model model, unsigned most_ahead, Runs runs,
+               PagePool payloads)
+    : LineDriver(services, lines, most_ahead), model_(model), runs_(runs), payloads_(std::move(payloads)) {}
 
 Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, const LineServices& lines, Model model,
-                                               Runs runs) {
+                                               unsigned most_ahead, Runs runs) {
   if (services.fabric.nodes() > kMaxNodes)
     return fail("the protocol shasta has directory entries for {} nodes, and the machine has {}", kMaxNodes,
                 services.fabric.nodes());
   auto payloads = PagePool::create(services.region.page_size(), kRecords);
   if (!payloads) return tl::unexpected(payloads.error());
-  std::unique_ptr<Driver> driver(new Driver(services, lines, model, runs, std::move(*payloads)));
+  std::unique_ptr<Driver> driver(new Driver(services, lines, model, most_ahead, runs, std::move(*payloads)));
   const LockGuard hold(driver->lock_);
   auto pages = SparseTable<LinePage>::create(services.region.page_count(), "pages kept coherent by blocks");
   if (!pages) return tl::unexpected(pages.error());
@@ -47,6 +49,9 @@ Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, con
   auto copy = SparseTable<std::byte>::create(services.region.page_size(), "bytes of a block");
   if (!copy) return tl::unexpected(copy.error());
   driver->copy_ = std::move(*copy);
+  auto coalesced = SparseTable<Coalesced>::create(services.fabric.nodes(), "messages that travel together");
+  if (!coalesced) return tl::unexpected(coalesced.error());
+  driver->coalesced_ = std::move(*coalesced);
   auto deferred =
       SparseTable<Deferred>::create(2 * services.fabric.nodes() * kRecords, "messages that wait for hazards");
   if (!deferred) return tl::unexpected(deferred.error());
@@ -90,7 +95,7 @@ void Driver::load(uintptr_t address, std::span<std::byte> out) {
   slot.load_to = out;
   std::optional<Outcome> outcome;
   {
-    const MessageBatch batch(services_.fabric);
+    const CoalescingScope together(*this);
     outcome = transition(*at, nullptr, UnderHazards::kGivesUp,
                          [&](Block& block, const Context& context, Node& node, Actions& actions) {
                            return on_load(block, context, node, entry.processor(), actions);
@@ -209,7 +214,7 @@ bool Driver::try_store(const BlockAt& at, uint64_t offset, std::span<const std::
     const uint8_t queued_before = slot.queued;
     std::optional<Outcome> outcome;
     {
-      const MessageBatch batch(services_.fabric);
+      const CoalescingScope together(*this);
       outcome = transition(at, nullptr, UnderHazards::kGivesUp,
                            [&](Block& block, const Context& context, Node& node, Actions& actions) {
                              const Outcome o = on_store(block, context, node, entry.processor(), actions);
@@ -253,7 +258,7 @@ void Driver::begin_store(uintptr_t address) {
     while (true) {
       entry.wait_while_frozen(*at);
       {
-        const MessageBatch batch(services_.fabric);
+        const CoalescingScope together(*this);
         outcome =
             transition(*at, nullptr, UnderHazards::kGivesUp,
                        [&](Block& block, const Context& context, Node& node, Actions& actions) {
@@ -316,7 +321,7 @@ void Driver::fetch_lines(uintptr_t begin, uintptr_t end, bool to_store) {
     };
     while (has_frozen()) entry.wait(true);
     {
-      const MessageBatch batch(services_.fabric);
+      const CoalescingScope together(*this);
       for (size_t i = 0; i < number; ++i) to_store ? prefetch(wanted[i]) : fetch(wanted[i], entry.processor());
     }
     const auto is_awaited = [&](const BlockAt& at) {

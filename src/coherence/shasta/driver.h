@@ -6,6 +6,7 @@
 //   rights.cpp              what the line table says of a block, and taking rights under hazards
 //   actions.cpp             one transition, and its actions
 //   messages.cpp            messages sent and received
+//   coalescing_scope.h      messages about blocks next to each other, which travel as one
 //   deferred_messages.cpp   messages that wait for hazards
 //   masked_stores.cpp       queued stores, and the words that they mask
 //   processor_slots.cpp     threads in the protocol: their slots, waiting, waking
@@ -92,9 +93,10 @@ enum class Runs : uint8_t { kNever, kLearned };
 
 class Driver final : public LineDriver {
  public:
-  // Registers the message handlers. Errors: more nodes than an entry has bits for; tables that cannot be reserved.
+  // Registers the message handlers. `most_ahead` is how many pages are made ready ahead of a thread that touches one after the
+  // other for the first time. Errors: more nodes than an entry has bits for; tables that cannot be reserved.
   static Result<std::unique_ptr<Driver>> create(const NodeServices& services, const LineServices& lines, Model model,
-                                                Runs runs = Runs::kNever);
+                                                unsigned most_ahead = 0, Runs runs = Runs::kNever);
 
   // --- Protocol
   bool on_fault(PageId page, bool is_write) override;
@@ -122,6 +124,9 @@ class Driver final : public LineDriver {
 
  private:
   friend struct explored::DriverState;
+
+  // So many bytes are asked for at a time, with the block that is missing, which has 64 at least.
+  static constexpr size_t kLongestRun = 2048;
 
   // This is what a thread finds out about a block before it takes the lock, and uses with the lock held. It never
   // changes.
@@ -176,9 +181,22 @@ class Driver final : public LineDriver {
     std::array<Queued, StoreQueue::kCapacity> stores;  // in the order of the transitions' queue
   };
 
-  class Entry;
+  // Messages of one kind about blocks next to each other, which travel to a node as one. `header` is the first one's. There are not more
+  // because the nodes work at the same time: one handles messages while the other makes the next ones.
+  struct Coalesced {
+    static constexpr uint64_t kMost = 8;
+    static constexpr size_t kBytes = 512;
+    MessageHeader header;
+    uint64_t next_line;  // where the next block begins that may join them
+    uint32_t bytes;      // of their data
+    std::array<std::byte, kBytes> data;
+  };
 
-  Driver(const NodeServices& services, const LineServices& lines, Model model, Runs runs, PagePool payloads);
+  class Entry;
+  class CoalescingScope;
+
+  Driver(const NodeServices& services, const LineServices& lines, Model model, unsigned most_ahead, Runs runs,
+         PagePool payloads);
 
   [[nodiscard]] PageId page_of(uint64_t line) const { return PageId(line >> (services_.region.page_shift() - shift_)); }
   [[nodiscard]] uint64_t offset_of(const BlockAt& at) const { return at.first << shift_; }
@@ -187,6 +205,8 @@ class Driver final : public LineDriver {
   // --- Pages and blocks
   bool touch(PageId page, LinePage& record);
   bool prepare_page(PageId page, LinePage& record, NodeId home);
+  void touch_behind(PageId page, LinePage& record);
+  void publish_page(PageId page, const LinePage& record);
   std::optional<BlockAt> locate_block(uintptr_t address);
   BlockAt locate_block_for_message(uint64_t line, NodeId from, MessageKind kind);
   [[nodiscard]] BlockAt block_at(PageId page, const LinePage& record, uint64_t line) const;
@@ -194,8 +214,7 @@ class Driver final : public LineDriver {
     return {.self = self_, .home = at.home, .block = BlockId(at.first), .model = model_};
   }
 
-  // The blocks behind one that is missing that a thread which goes through memory will need next.
-  static constexpr size_t kLongestRun = 2048;  // bytes, with the block that is missing, which has 64 at least
+  // The blocks behind one that is missing that the thread is likely to want next.
   struct Behind {
     std::array<BlockAt, kLongestRun / 64 - 1> blocks;
     size_t number = 0;
@@ -250,7 +269,10 @@ class Driver final : public LineDriver {
   void perform(const BlockAt& at, const Action& action, const Arrival* arrival) MG_REQUIRES(lock_);
   void wake_waiting() MG_REQUIRES(lock_);
   void send(const BlockAt& at, const Action& action) MG_REQUIRES(lock_);
+  void dispatch(NodeId to, const MessageHeader& header, std::span<const std::byte> data) MG_REQUIRES(lock_);
+  void dispatch_coalesced(NodeId to) MG_REQUIRES(lock_);
   void handle_message(const multigrain::Message& message);
+  void count_arrival(const BlockAt& at, const Arrival& arrival);
 
   // --- Messages that wait for hazards
   bool carry_out(const BlockAt& at, const Arrival* arrival) MG_REQUIRES(lock_);
@@ -320,8 +342,11 @@ class Driver final : public LineDriver {
   std::atomic<uint32_t> threads_without_slot_{0};
   SparseTable<uint8_t> slot_of_thread_ MG_GUARDED_BY(lock_);  // slot + 1, by the thread's hazard slot
   FenceEpochs epochs_ MG_GUARDED_BY(lock_);
-  SparseTable<std::byte> copy_ MG_GUARDED_BY(lock_);  // for kCopy
-  std::atomic<uint64_t> outstanding_{0};              // written with the lock held
+  SparseTable<std::byte> copy_ MG_GUARDED_BY(lock_);       // for kCopy
+  std::atomic<uint64_t> outstanding_{0};                   // written with the lock held
+  SparseTable<Coalesced> coalesced_ MG_GUARDED_BY(lock_);  // by the node that they go to
+  NodeSet coalesced_for_ MG_GUARDED_BY(lock_);             // there are some
+  bool coalesces_ MG_GUARDED_BY(lock_) = false;            // there is a CoalescingScope
 
   // This is the state before a transition that takes rights, as far as the transition may change it.
   struct {

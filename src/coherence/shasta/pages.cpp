@@ -32,8 +32,27 @@ bool Driver::touch(PageId page, LinePage& record) {
   }
   if (!home) return false;
   if (!prepare_page(page, record, *home)) return true;
-  // In these cases checks miss once for each block, and find out its state.
-  if (*home != self_ || in_hazard) return true;
+  // With a hazard published, checks miss once for each block, and find out its state.
+  if (in_hazard) return true;
+  if (*home == self_) publish_page(page, record);
+  touch_behind(page, record);
+  return true;
+}
+
+// Does the same for pages that the calling thread will touch next, if it goes through memory: a change of rights for a run of pages
+// costs little more than one for a page.
+void Driver::touch_behind(PageId page, LinePage& record) {
+  FirstTouches touches;
+  settle_homes_behind(page, record, touches);
+  if (!lock(touches)) return;
+  make_ready(touches);
+  finish(touches);
+  for (uint32_t i = touches.begin; i < touches.count; ++i)
+    if (home_of(*touches.pages[i]) == self_) publish_page(touches.page(i), *touches.pages[i]);
+}
+
+// If the page is not at home here, checks miss once for each block, and find out its state.
+void Driver::publish_page(PageId page, const LinePage& record) {
   // The home has every block that no other node has asked for. Compiled checks need to see that.
   const Hold hold_blocks(lock_);
   const uint64_t lines = services_.region.page_size() >> shift_;
@@ -46,7 +65,6 @@ bool Driver::touch(PageId page, LinePage& record) {
     const BlockRecord* const outstanding = records_.find(at.first);
     publish(at, outstanding != nullptr ? outstanding->block : at_rest(at));
   }
-  return true;
 }
 
 // Makes the page ready for this node's processors. Returns false if another thread has done so. A thread with a hazard
