@@ -217,6 +217,20 @@ polls() { "$bin/mgcc" -O2 "$@" -S -o - vectors.c | grep -c __multigrain_poll_mis
 [[ $(polls) -gt 0 && $(polls -fno-multigrain-polls) == 0 ]] || fail "-fno-multigrain-polls does not switch polls off"
 [[ $(polls -fno-multigrain-polls -fmultigrain-polls) == $(polls) ]] || fail "-fmultigrain-polls does not switch them on again"
 
+# What is compared is what is used: the code generator must not load it again, which it does with plain memory. So every load of the
+# program whose value is compared with the flag value is volatile.
+cat > compared.c << 'TEXT'
+void distances(double **rows, double *first) {
+  for (int i = 0; i < 16; ++i) rows[i] = (double *)(rows[i] - first);
+}
+struct some { double d; float f; int i; short s; signed char c; struct some *next; };
+double of(struct some *at) { return at->d + at->f + at->i + at->s + at->c + (at->next != 0); }
+TEXT
+loads_in() { "$bin/mgcc" -O2 -S -emit-llvm -o - compared.c | sed -n "/^define .*@$1(/,/^}/p" | grep ' = load '; }
+[[ $(loads_in distances | grep -c ' load volatile <4 x ptr>') -ge 2 ]] || fail "vectors may be loaded again: $(loads_in distances)"
+[[ $(loads_in of | grep -c ' load volatile ') -ge 6 ]] || fail "fields are not loaded: $(loads_in of)"
+! loads_in of | grep -v ' load volatile ' || fail "a field that is compared may be loaded again"
+
 says "-fpass-plugin" 0 "$bin/mgcc" --showme -c part.c
 says "-lmultigrain" 0 "$bin/mgcc" --showme:link
 says "-fmultigrain-checks" 0 "$bin/mgcc" --help

@@ -8,6 +8,9 @@
 #include <llvm/IR/InstIterator.h>
 #include <llvm/IR/Instructions.h>
 #include <llvm/IR/Module.h>
+#include <llvm/IR/ValueHandle.h>
+
+#include <vector>
 
 namespace multigrain::checks {
 
@@ -37,6 +40,8 @@ struct CheckedFunction {
   llvm::DenseSet<const llvm::Instruction*> covered;
   // The loads, stores and atomics that get checks.
   llvm::SetVector<llvm::Instruction*> accesses;
+  // The loads whose values have been compared with the flag value. Some may have been erased since.
+  std::vector<llvm::WeakVH> compared_loads;
   bool changed = false;
 };
 

@@ -64,6 +64,7 @@ bool insert_checks(Function& checked, AAResults& aliases) {
   }
   loop_hazard.finish();
   clear_hazards_of_loops(function);
+  keep_compared_loads_single(function);
   if (options().verify) verify_accesses(function, batches);
   return function.changed;
 }

@@ -132,6 +132,7 @@ class LoadChecks {
       phi->addIncoming(value, missed);
     }
     if (!words.empty()) check(words);
+    f_.compared_loads.insert(f_.compared_loads.end(), group.begin(), group.end());
     f_.changed = true;
   }
 
@@ -294,6 +295,12 @@ void form_load_groups(CheckedFunction& function, BasicBlock& block, std::vector<
 
 void check_loads(CheckedFunction& function, ArrayRef<LoadInst*> group) {
   LoadChecks(function).check(group);
+}
+
+void keep_compared_loads_single(CheckedFunction& function) {
+  for (const WeakVH& value : function.compared_loads)
+    if (auto* const load = dyn_cast_or_null<LoadInst>(value); load != nullptr && !load->isAtomic())
+      load->setVolatile(true);
 }
 
 }  // namespace multigrain::checks

@@ -20,4 +20,9 @@ llvm::Value* load_by_runtime(const CheckedFunction& function, llvm::IRBuilder<>&
 // Inserts the check behind the group's last load.
 void check_loads(CheckedFunction& function, llvm::ArrayRef<llvm::LoadInst*> group);
 
+// Sees to it that the program uses the value that was compared: the code generator may load simple memory a second time instead of keeping
+// what it has loaded, and another node may have taken the line away in between. To be called when nothing asks any more
+// which loads were volatile in the program.
+void keep_compared_loads_single(CheckedFunction& function);
+
 }  // namespace multigrain::checks
