@@ -177,7 +177,8 @@ class Protocol {
     return {};
   }
 
-  // Returns a word that is other than 0 while it would pay to have a barrier of all processors soon; nullptr if it never does.
+  // Returns a word that is other than 0 while it would pay to have a barrier of all processors soon: how many microseconds it
+  // has cost this node that there was none. nullptr if it never does.
   [[nodiscard]] virtual const std::atomic<uint32_t>* wants_barrier() const { return nullptr; }
 
   // Gives up the contents of these pages, as if zeros were written all over them, on every node, and gives their memory

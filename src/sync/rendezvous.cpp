@@ -13,8 +13,9 @@ namespace {
 // How long a willing processor waits for the others. Those that lock every few microseconds come by sooner if they run.
 constexpr Nanoseconds kPatience = 200'000;
 // A node asks for the next one when the last has taken no more than this part of the time since it began.
-constexpr Nanoseconds kPartOfTime = 100;
-// Each that is called off doubles the time to the next, so many times.
+constexpr Nanoseconds kPartOfTime = 10;
+// After one that is called off a node asks for none for so many times the patience. Each further one doubles that time, so many times.
+constexpr Nanoseconds kPauseInVain = 100;
 constexpr uint32_t kMostInVain = 10;
 // Where rounds were called off, a processor looks at the clock in one of so many calls.
 constexpr uint32_t kCallsForALook = 64;
@@ -67,6 +68,8 @@ bool Rendezvous::change(std::optional<uint64_t> (RendezvousWord::*how)(uint64_t,
 bool Rendezvous::ask() {
   static constinit thread_local uint32_t calls = 0;
   if (in_vain_.load(std::memory_order_relaxed) != 0 && ++calls % kCallsForALook != 0) return false;
+  // To go on without one has not cost as much yet as one costs.
+  if (Nanoseconds{wants_.load(std::memory_order_relaxed)} * 1000 < cost_.load(std::memory_order_relaxed)) return false;
   Nanoseconds next = next_.load(std::memory_order_relaxed);
   const Nanoseconds now = monotonic_ns();
   // Another processor of the node may be asking.
@@ -93,7 +96,7 @@ std::optional<Nanoseconds> Rendezvous::agree() {
   if (is_met) return began;
   const uint32_t in_vain = std::min(in_vain_.load(std::memory_order_relaxed) + 1, kMostInVain);
   in_vain_.store(in_vain, std::memory_order_relaxed);
-  next_.store(monotonic_ns() + (kPatience * kPartOfTime << in_vain), std::memory_order_relaxed);
+  next_.store(monotonic_ns() + (kPatience * kPauseInVain << in_vain), std::memory_order_relaxed);
   host_.leave();
   return std::nullopt;
 }
@@ -127,6 +130,7 @@ void Rendezvous::meet(uint64_t before, Nanoseconds began) {
   this_profile().count(Counter::kRendezvous);
   in_vain_.store(0, std::memory_order_relaxed);
   const Nanoseconds now = monotonic_ns();
+  cost_.store(now - began, std::memory_order_relaxed);
   next_.store(now + (now - began) * kPartOfTime, std::memory_order_relaxed);
   host_.leave();
 }

@@ -19,7 +19,8 @@ namespace multigrain {
 
 class Rendezvous {
  public:
-  // `wants`: other than 0 while this node's protocol has something to do. All outlive this object.
+  // `wants`: other than 0 while this node's protocol has something to do: how many microseconds it has cost that this has not been done
+  // since the last barrier. All outlive this object.
   Rendezvous(SyncHost& host, Fabric& fabric, unsigned processors_per_node, const std::atomic<uint32_t>& wants);
 
   // Called by a processor that is in the middle of no access to shared memory, and holds no lock of the runtime. Takes part in a
@@ -67,6 +68,7 @@ class Rendezvous {
   std::atomic<uint64_t> met_{0};      // in so many rounds all have met
   std::atomic<uint32_t> here_{0};     // processors of this node that have come to the one that is under way
   std::atomic<Nanoseconds> next_{0};  // this node asks for none before
+  std::atomic<Nanoseconds> cost_{0};  // of the last one, to a processor
   std::atomic<uint32_t> in_vain_{0};  // since the last one; no more than kMostInVain
 };
 

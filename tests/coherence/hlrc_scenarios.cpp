@@ -181,6 +181,13 @@ void add_moves_to_lines(std::vector<Scenario>& all) {
       {{write(0, 0, 1), write(2, 0, 1), barrier(), barrier(), write(0, 0, 3), barrier(), read(0, 1)},
        {write(0, 1, 2), barrier(), barrier(), write(0, 1, 4), barrier(), read(0, 0)}});
   all.back().episode_capacity = 1;
+  // Page 0 moves at the first barrier, and page 1 at the second: page 2, which nobody has wanted to move, goes along.
+  add("a page moves to lines with those before it", {0, 0, 0}, {0, 1},
+      {{write(0, 0, 1), barrier(), write(2, 1, 3), barrier(), read(2, 0), write(2, 1, 7), barrier(), read(1, 0)},
+       {write(0, 1, 2), barrier(), write(1, 0, 4), read(2, 1), barrier(), write(2, 0, 6), barrier(), read(2, 1)}});
+  add("a page moves to lines with those before it, at home elsewhere", {0, 0, 1}, {0, 1},
+      {{barrier(), write(1, 1, 3), barrier(), write(2, 1, 8), barrier(), read(2, 0)},
+       {write(0, 0, 1), barrier(), write(1, 0, 4), barrier(), write(2, 0, 6), barrier(), read(2, 1)}});
   add("two processors of a node and a page that moves to lines", {1}, {0, 0, 1},
       {{write(0, 0, 1), barrier(), lock(0), write(0, 0, 3), unlock(0)},
        {barrier(), lock(0), read(0, 0), unlock(0)},

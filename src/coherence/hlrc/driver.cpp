@@ -215,8 +215,8 @@ void Driver::deposit(PageId page, Record& record, bool is_kept, Deposits& deposi
   if (services_.writes != nullptr) [[unlikely]]
     services_.writes->on_diff(page, frame(page), record.twin);
   const Deposits::Change change{.page = frame(page), .twin = record.twin, .updates_twin = is_kept};
-  const uint32_t lines = deposits.start(record.home(), offset(page), change, page_size_);
-  const bool changed = lines != 0;
+  const ChangedLines lines = deposits.start(record.home(), offset(page), change, page_size_);
+  const bool changed = lines.lines != 0;
   if (lines_ != nullptr && (changed || is_kept)) consider_lines(page, record, lines);
   if (record.was_foreseen && !changed) foreseen_.in_vain();
   record.was_foreseen = false;

@@ -181,7 +181,8 @@ class Driver final : public PageDriver {
   void move_home(PageId page, Record& record, NodeId writer);
 
   // --- Pages that move to lines (to_lines.cpp).
-  void consider_lines(PageId page, Record& record, uint32_t changed_lines) MG_REQUIRES(record.lock);
+  void consider_lines(PageId page, Record& record, ChangedLines changed) MG_REQUIRES(record.lock);
+  void add_behind(PageId page);
   // Whether nodes tell each other at barriers which pages they want to move: the same at all nodes.
   [[nodiscard]] bool exchanges_wanted() const {
     return to_lines_ != nullptr && !moves_no_more_.load(std::memory_order_relaxed);
@@ -258,12 +259,13 @@ class Driver final : public PageDriver {
   SpinLock wanted_lock_;
   SparseTable<PageId> wanted_ MG_GUARDED_BY(wanted_lock_);  // by this node, and not published yet
   uint64_t wanted_count_ MG_GUARDED_BY(wanted_lock_) = 0;
-  // What the pages that are wanted have cost too much since the last barrier, in lines that miss; and whether that is more than a barrier
-  // costs.
+  // What the pages that are wanted have cost too much since the last barrier, in tenths of a microsecond; and the same in microseconds, once
+  // it is as much as a barrier costs at least.
   std::atomic<uint32_t> lost_{0};
   std::atomic<uint32_t> wants_barrier_{0};
-  std::atomic<bool> moves_no_more_{false};           // some node has refused
-  static constexpr uint32_t kLinesOfABarrier = 512;  // 0.3 ms
+  std::atomic<bool> moves_no_more_{false};         // some node has refused
+  static constexpr uint32_t kBarrierCosts = 3000;  // tenths of a microsecond
+  static constexpr uint64_t kMostBehind = 64;      // pages
 
   std::atomic<uint64_t> arrived_{0};                // barriers at which this node has arrived
   uint64_t left_ MG_GUARDED_BY(acquire_lock_) = 0;  // barriers that it has left

@@ -38,13 +38,13 @@ std::span<const PageId> WrittenPages::take() {
   return taken;
 }
 
-uint32_t Deposits::start(NodeId home, uint64_t offset, const Change& change, size_t page_size) {
+ChangedLines Deposits::start(NodeId home, uint64_t offset, const Change& change, size_t page_size) {
   // The bytes stay where they are until the deposit is complete: in a frame that no processor can write, or in its twin.
   const std::byte* const bytes = change.updates_twin ? change.twin : change.page;
   std::array<Piece, 256> pieces;
   size_t n = 0;
   uint64_t changed = 0;
-  uint32_t lines = 0;
+  ChangedLines lines;
   size_t counted = 0;  // the first byte that is in no line counted so far
   const bool is_changed =
       for_each_change(change.page, change.twin, page_size, change.updates_twin, [&](size_t at, size_t length) {
@@ -56,14 +56,16 @@ uint32_t Deposits::start(NodeId home, uint64_t offset, const Change& change, siz
         changed += length;
         constexpr size_t kLine = diff_format::kLine;
         const size_t end = (at + length + kLine - 1) / kLine * kLine;
-        lines += static_cast<uint32_t>((end - std::max(counted, at / kLine * kLine)) / kLine);
+        const size_t first = at / kLine * kLine;
+        if (lines.lines == 0 || first > counted) ++lines.runs;
+        lines.lines += static_cast<uint32_t>((end - std::max(counted, first)) / kLine);
         counted = end;
       });
   if (n != 0) put(home, offset, {pieces.data(), n});
   ProcessorProfile& profile = this_profile();
   profile.count(is_changed ? Counter::kDiffs : Counter::kEmptyDiffs);
   profile.count(Counter::kDiffBytes, changed);
-  profile.count(Counter::kDiffLines, lines);
+  profile.count(Counter::kDiffLines, lines.lines);
   return lines;
 }
 

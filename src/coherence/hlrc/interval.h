@@ -9,6 +9,7 @@
 
 #include "base/spin_lock.h"
 #include "base/steps.h"
+#include "coherence/hlrc/line_history.h"
 #include "fabric/fabric.h"
 #include "memory/page_pool.h"
 #include "memory/sparse_table.h"
@@ -57,9 +58,9 @@ class Deposits {
     std::byte* twin;
     bool updates_twin;  // if true, the twin becomes what the difference was made of
   };
-  // Starts to deposit the difference between a page and its twin at `offset` of the home's frames. Returns how many lines
+  // Starts to deposit the difference between a page and its twin at `offset` of the home's frames. Returns which lines
   // of diff_format::kLine bytes it has changed. Until finish() no thread writes the page, or, if that is updated, the twin.
-  uint32_t start(NodeId home, uint64_t offset, const Change& change, size_t page_size);
+  ChangedLines start(NodeId home, uint64_t offset, const Change& change, size_t page_size);
   // Waits until all diffs are in the home copies.
   void finish();
 

@@ -25,25 +25,41 @@ Status Driver::offer_lines(LineKeeper& lines) {
   return {};
 }
 
-// A diff of the page has changed so many lines, or none.
-void Driver::consider_lines(PageId page, Record& record, uint32_t changed_lines) {
+// A diff of the page has changed these lines, or none.
+void Driver::consider_lines(PageId page, Record& record, ChangedLines changed) {
   if (moves_no_more_.load(std::memory_order_relaxed)) return;
   const auto has_moved = [this](uint64_t other) {
     return other < records_.count() && records_[other].by_lines.load(std::memory_order_relaxed);
   };
   const bool wants = options_.to_lines == ToLines::kAtOnce
-                         ? changed_lines != 0 && record.lines.want()
-                         : record.lines.compared(changed_lines, static_cast<uint32_t>(page_size_ / diff_format::kLine),
+                         ? changed.lines != 0 && record.lines.want()
+                         : record.lines.compared(changed, static_cast<uint32_t>(page_size_ / diff_format::kLine),
                                                  has_moved(page.value - 1) || has_moved(page.value + 1));
-  if (record.awaits_lines && changed_lines != 0) {
-    const uint32_t lost = LineHistory::lost(changed_lines);
-    if (lost_.fetch_add(lost, std::memory_order_relaxed) + lost >= kLinesOfABarrier)
-      wants_barrier_.store(1, std::memory_order_relaxed);
+  if (record.awaits_lines) {
+    const uint32_t before = lost_.fetch_add(LineHistory::lost(changed), std::memory_order_relaxed);
+    if (before >= kBarrierCosts) wants_barrier_.store(before / 10, std::memory_order_relaxed);
   }
   if (!wants || !lines_->may_take(page)) return;
   record.awaits_lines = true;
   const LockGuard hold(wanted_lock_);
   wanted_[wanted_count_++] = page;
+}
+
+// Where pages have moved one after the other, those behind them are likely to be of the same kind, and the program is about to use
+// them: what is allocated together is mostly used in that order. So as many pages move with this one as have moved before it;
+// at most half of what moves is of another kind then.
+void Driver::add_behind(PageId page) {
+  const PageRange stretch = services_.homes.stretch_of(page);
+  const auto has_moved = [&](uint64_t other) { return records_[other].by_lines.load(std::memory_order_relaxed); };
+  for (uint64_t more = 1; more <= kMostBehind; ++more) {
+    const uint64_t before = page.value - more, behind = page.value + more;
+    if (page.value < more || behind >= records_.count()) return;
+    if (!stretch.contains(PageId(before)) || !stretch.contains(PageId(behind))) return;
+    if (!has_moved(before) || has_moved(behind) || !lines_->may_take(PageId(behind))) return;
+    // The home of a page that nobody has touched is where it will be touched first.
+    if (!home_of(PageId(behind), records_[behind], true)) return;
+    to_lines_->add(PageId(behind));
+  }
 }
 
 // What there is no room for waits for the next barrier: a list that is too long would keep all nodes from moving anything.
@@ -56,6 +72,7 @@ void Driver::publish_wanted(uint64_t episode) {
       // Another node may have wanted it, too.
       if (records_[page.value].by_lines.load(std::memory_order_relaxed)) continue;
       to_lines_->add(page);
+      add_behind(page);
       ++published;
     }
   }
