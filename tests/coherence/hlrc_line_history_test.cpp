@@ -1,6 +1,6 @@
-#include "coherence/hlrc/line_history.h"
-
 #include <gtest/gtest.h>
+
+#include "coherence/hlrc/line_history.h"
 
 namespace multigrain::hlrc {
 namespace {
