@@ -98,7 +98,7 @@ class RunHistory {
     // Goes an eighth of the way, at least 1.
     void move(uint32_t units, bool stores, int to) {
       std::atomic<int8_t>& value = of_[stores ? 1 : 0][units];
-      const int now = value.load(std::memory_order_relaxed);
+      const int8_t now = value.load(std::memory_order_relaxed);
       value.store(static_cast<int8_t>(now + (to - now + (to > 0 ? 7 : -7)) / 8), std::memory_order_relaxed);
     }
 
