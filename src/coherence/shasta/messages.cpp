@@ -24,7 +24,7 @@ void Driver::send(const BlockAt& at, const Action& action) {
   const std::span<const std::byte> data(&copy_[0], has_data ? bytes_of(at) : 0);
   if (action.message.kind == MessageKind::kInvalidate && action.message.requester == self_)
     count(Counter::kLinesInvalidated, at.lines);
-  // Of another node's messages only the order in which this node has sent them matters.
+  // The messages to one node go out in the order in which the transitions send them; those to different nodes need not.
   Coalesced& together = coalesced_[action.node.value];
   const auto joins = [&] {
     return together.next_line == at.first && page_of(together.header.word[0]) == page_of(at.first) &&
