@@ -31,6 +31,13 @@ std::optional<NodeId> PageDriver::home_of(PageId page, PageRecord& record, bool 
   return home;
 }
 
+std::optional<NodeId> PageDriver::learn_home(PageId page, PageRecord& record) {
+  if (const std::optional<NodeId> known = home_of(page, record, false)) return known;
+  const std::optional<NodeId> home = services_.homes.ask_home(page);
+  if (home) set_home(page, record, *home);
+  return home;
+}
+
 void PageDriver::set_home(PageId page, PageRecord& record, NodeId home) {
   uint64_t looked_up = pages_looked_up_.load(std::memory_order_relaxed);
   while (looked_up <= page.value && !pages_looked_up_.compare_exchange_weak(looked_up, page.value + 1)) {

@@ -52,6 +52,8 @@ class PageDriver : public Protocol {
   // Returns the home, which is looked up only once; nullopt if the page is not allocated. With `claim`, the home of a
   // first-touch page is settled, and the caller may have to wait for that, so it must hold no lock.
   std::optional<NodeId> home_of(PageId page, PageRecord& record, bool claim);
+  // Returns the home if any node has settled it, and settles nothing. The caller may have to wait, so it must hold no lock.
+  std::optional<NodeId> learn_home(PageId page, PageRecord& record);
   void set_home(PageId page, PageRecord& record, NodeId home);
   // Returns the number of the last page whose home was ever looked up, plus one.
   [[nodiscard]] uint64_t pages_looked_up() const { return pages_looked_up_.load(std::memory_order_seq_cst); }

@@ -177,9 +177,9 @@ class Protocol {
     return {};
   }
 
-  // Returns a word that is other than 0 while it would pay to have a barrier of all processors soon: how many microseconds it
-  // has cost this node that there was none. nullptr if it never does.
-  [[nodiscard]] virtual const std::atomic<uint32_t>* wants_barrier() const { return nullptr; }
+  // Returns a word that says how much it has cost this node, in tenths of a microsecond, that there was no barrier of all processors since
+  // the last one. nullptr if that costs nothing.
+  [[nodiscard]] virtual const std::atomic<uint32_t>* lost_without_barrier() const { return nullptr; }
 
   // Gives up the contents of these pages, as if zeros were written all over them, on every node, and gives their memory
   // back. Threads may access the pages meanwhile. Returns true when that is done, false if this protocol cannot do it.

@@ -84,7 +84,7 @@ Status Node::build() {
                   .deferred = config_.hlrc.deferred_releases && config_.nodes > 1 && protocol_->may_defer_releases()
                                   ? DeferredReleases::kLearned
                                   : DeferredReleases::kNever,
-                  .wants_rendezvous = moves_to_lines() ? page_protocol_->wants_barrier() : nullptr});
+                  .lost_without_barrier = moves_to_lines() ? page_protocol_->lost_without_barrier() : nullptr});
   state_copy_ = std::make_unique<StateCopy>(*fabric_, wait_);
   shared_globals_ = std::make_unique<SharedGlobals>(*fabric_, wait_, *region_, *rights_, *heap_);
   set_handler<&Node::handle_shutdown>(runtime_message::kShutdown);

@@ -25,11 +25,11 @@ constexpr Nanoseconds kNoEnd = UINT64_MAX;
 
 }  // namespace
 
-Rendezvous::Rendezvous(SyncHost& host, Fabric& fabric, unsigned processors_per_node, const std::atomic<uint32_t>& wants)
+Rendezvous::Rendezvous(SyncHost& host, Fabric& fabric, unsigned processors_per_node, const std::atomic<uint32_t>& lost)
     : host_(host),
       fabric_(fabric),
       own_(fabric, true),
-      wants_(wants),
+      lost_(lost),
       processors_(processors_per_node),
       all_(uint64_t{fabric.nodes()} * processors_per_node) {}
 
@@ -68,8 +68,6 @@ bool Rendezvous::change(std::optional<uint64_t> (RendezvousWord::*how)(uint64_t,
 bool Rendezvous::ask() {
   static constinit thread_local uint32_t calls = 0;
   if (in_vain_.load(std::memory_order_relaxed) != 0 && ++calls % kCallsForALook != 0) return false;
-  // To go on without one has not cost as much yet as one costs.
-  if (Nanoseconds{wants_.load(std::memory_order_relaxed)} * 1000 < cost_.load(std::memory_order_relaxed)) return false;
   Nanoseconds next = next_.load(std::memory_order_relaxed);
   const Nanoseconds now = monotonic_ns();
   // Another processor of the node may be asking.
@@ -130,7 +128,8 @@ void Rendezvous::meet(uint64_t before, Nanoseconds began) {
   this_profile().count(Counter::kRendezvous);
   in_vain_.store(0, std::memory_order_relaxed);
   const Nanoseconds now = monotonic_ns();
-  cost_.store(now - began, std::memory_order_relaxed);
+  cost_.store(static_cast<uint32_t>(std::clamp<Nanoseconds>((now - began) / 100, kLeastCost, UINT32_MAX)),
+              std::memory_order_relaxed);
   next_.store(now + (now - began) * kPartOfTime, std::memory_order_relaxed);
   host_.leave();
 }

@@ -1,5 +1,5 @@
 // A rendezvous: a barrier of all processors that the program does not know of, for a page protocol that has something to do which
-// takes one (Protocol::wants_barrier). It happens where processors come by anyway: at locks. A program that locks seldom has
+// takes one (Protocol::lost_without_barrier). It happens where processors come by anyway: at locks. A program that locks seldom has
 // little to gain, and a processor that does not come by in time lets the others go on: then there is none.
 //
 // To a program it is a release and an acquire that it did not ask for, which may come at any time.
@@ -19,15 +19,15 @@ namespace multigrain {
 
 class Rendezvous {
  public:
-  // `wants`: other than 0 while this node's protocol has something to do: how many microseconds it has cost that this has not been done
-  // since the last barrier. All outlive this object.
-  Rendezvous(SyncHost& host, Fabric& fabric, unsigned processors_per_node, const std::atomic<uint32_t>& wants);
+  // `lost`: how much it has cost this node, in tenths of a microsecond, that there was no barrier since the last one
+  // (Protocol::lost_without_barrier). All outlive this object.
+  Rendezvous(SyncHost& host, Fabric& fabric, unsigned processors_per_node, const std::atomic<uint32_t>& lost);
 
   // Called by a processor that is in the middle of no access to shared memory, and holds no lock of the runtime. Takes part in a
-  // rendezvous if a node wants one; costs two loads if none does. `let_go()` lets go of locks whose release was deferred.
+  // rendezvous if a node wants one; costs three loads if none does. `let_go()` lets go of locks whose release was deferred.
   template <typename LetGo>
   void poll(LetGo&& let_go) {
-    if (wants_.load(std::memory_order_relaxed) == 0 &&
+    if (lost_.load(std::memory_order_relaxed) < cost_.load(std::memory_order_relaxed) &&
         own_.load(words::kRendezvousAsked) <= done_.load(std::memory_order_relaxed)) [[likely]]
       return;
     // Until the caller takes part in the next one there is none, so this does not change before all have met.
@@ -60,7 +60,7 @@ class Rendezvous {
   SyncHost& host_;
   Fabric& fabric_;
   OwnWords own_;
-  const std::atomic<uint32_t>& wants_;
+  const std::atomic<uint32_t>& lost_;
   const unsigned processors_;  // of this node
   const uint64_t all_;         // of the run
 
@@ -68,8 +68,10 @@ class Rendezvous {
   std::atomic<uint64_t> met_{0};      // in so many rounds all have met
   std::atomic<uint32_t> here_{0};     // processors of this node that have come to the one that is under way
   std::atomic<Nanoseconds> next_{0};  // this node asks for none before
-  std::atomic<Nanoseconds> cost_{0};  // of the last one, to a processor
   std::atomic<uint32_t> in_vain_{0};  // since the last one; no more than kMostInVain
+  // What the last one has cost a processor, in tenths of a microsecond: this node wants another one when it has lost as much.
+  static constexpr uint32_t kLeastCost = 3000;
+  std::atomic<uint32_t> cost_{kLeastCost};
 };
 
 }  // namespace multigrain

@@ -62,8 +62,8 @@ Sync::Sync(SyncHost& host, Fabric& fabric, unsigned nodes, unsigned processors_p
                                                  .deferred = options_.deferred,
                                                  .wake_message = sync_message::kLockWake,
                                                  .wanted_message = sync_message::kLockWanted});
-  if (options_.wants_rendezvous != nullptr && network_locks_)
-    rendezvous_.emplace(host, fabric, processors_per_node, *options_.wants_rendezvous);
+  if (options_.lost_without_barrier != nullptr && network_locks_)
+    rendezvous_.emplace(host, fabric, processors_per_node, *options_.lost_without_barrier);
   for (MessageType type = message_range::kSync; type != sync_message::kEnd; ++type) {
     MessageHandler handler = nullptr;
     switch (type) {

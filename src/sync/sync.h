@@ -60,9 +60,9 @@ struct SyncOptions {
   IntraNodeLock intra_node = IntraNodeLock::kTicket;  // of network locks
   // Of network locks. Not kNever only if one release of the host covers what all processors of the node have written.
   DeferredReleases deferred = DeferredReleases::kNever;
-  // Other than 0 while the node's page protocol wants a rendezvous (rendezvous.h); nullptr: no node ever does. Only with network
-  // locks.
-  const std::atomic<uint32_t>* wants_rendezvous = nullptr;
+  // What it has cost the node that there was no barrier (Protocol::lost_without_barrier), for rendezvous (rendezvous.h); nullptr: there
+  // are none. Only with network locks.
+  const std::atomic<uint32_t>* lost_without_barrier = nullptr;
 };
 
 // Counts of events on this node since its start, summed over its processors.

@@ -180,10 +180,11 @@ mutate([[  if (const auto wanted = to_lines_->lists())
 ]])
 
 # kLinesTwice
-mutate([[      if (records_[page.value].by_lines.load(std::memory_order_relaxed)) continue;
-]] [[      if (records_[page.value].by_lines.load(std::memory_order_relaxed) && !is(Mutant::kLinesTwice)) continue;
+mutate([[      if (has_moved_to_lines(page.value)) continue;
+]] [[      if (has_moved_to_lines(page.value) && !is(Mutant::kLinesTwice)) continue;
 ]])
-mutate([[next - page < kGroup && !has_moved(next)]] [[next - page < kGroup && (!has_moved(next) || is(Mutant::kLinesTwice))]])
+mutate([[next - page < kGroup && !has_moved_to_lines(next)]]
+       [[next - page < kGroup && (!has_moved_to_lines(next) || is(Mutant::kLinesTwice))]])
 
 # kLinesKeepRights
 mutate([[    if (actions.contains(Verb::kRevoke)) take(]]

@@ -10,7 +10,9 @@
 #include <array>
 #include <atomic>
 #include <barrier>
+#include <iterator>
 #include <memory>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -44,13 +46,15 @@ constexpr Driver::Options kUpdates{.open_ahead = 16, .fetch_ahead = 4, .updates 
 
 class Machine : public driver_nodes::DriverNodes<TestNode> {
  public:
+  // Without `homes`, each node has so many pages in turn.
   Machine(unsigned nodes, AccessMechanism access, size_t page_size, const Driver::Options& options = kPlain,
-          unsigned run_of_homes = 1, uint64_t region_size = kRegionSize)
+          unsigned run_of_homes = 1, uint64_t region_size = kRegionSize, HomeDirectory* homes = nullptr)
       : DriverNodes(nodes, access, page_size, region_size), homes_(nodes, run_of_homes) {
     for (unsigned n = 0; n < nodes; ++n) {
       TestNode& each = node(n);
       each.fabric = std::make_unique<OneSided>(*each.memory);
-      auto driver = Driver::create({*each.fabric, *each.region, *each.rights, homes_, WaitPolicy{20'000}}, options);
+      HomeDirectory& directory = homes != nullptr ? *homes : homes_;
+      auto driver = Driver::create({*each.fabric, *each.region, *each.rights, directory, WaitPolicy{20'000}}, options);
       EXPECT_TRUE(driver) << driver.error().message;
       each.driver = std::move(*driver);
     }
@@ -61,6 +65,13 @@ class Machine : public driver_nodes::DriverNodes<TestNode> {
   void acquire_all(unsigned n) { node(n).driver->acquire_all(); }
   void release_at_barrier(unsigned n) { node(n).driver->release_at_barrier(); }
   void acquire_at_barrier(unsigned n) { node(n).driver->acquire_at_barrier(); }
+  void offer_lines(LineKeeper& lines) {
+    for (unsigned n = 0; n < nodes(); ++n) EXPECT_TRUE(node(n).driver->offer_lines(lines));
+  }
+  void barrier() {
+    for (unsigned n = 0; n < nodes(); ++n) release_at_barrier(n);
+    for (unsigned n = 0; n < nodes(); ++n) acquire_at_barrier(n);
+  }
   void end_serial_part(unsigned n) { node(n).driver->end_serial_part(); }
   unsigned home(unsigned n, uint64_t page) { return node(n).driver->home_now(PageId(page)).value; }
   bool help(unsigned n) { return node(n).driver->help(); }
@@ -408,6 +419,64 @@ TEST_P(HlrcDriver, ManyPlacesThatAreWrittenInTurnAreForeseen) {
   for (uint64_t step = 0; step < kSteps; ++step)
     for (uint64_t place = 0; place < kPlaces; ++place) machine.write(0, 100 * place + step, 0, step);
   EXPECT_LE(counted(Counter::kLocalFaults) - before, kPlaces * kSteps / 2);
+}
+
+// Pages up to `settled` are at home on node 0, which only some nodes have asked for; nobody has touched the others.
+class UntouchedBehind final : public RunsOfHomes {
+ public:
+  UntouchedBehind(uint64_t known, uint64_t settled) : RunsOfHomes(1, 1), known_(known), settled_(settled) {}
+  std::optional<NodeId> home_of(PageId page) override { return up_to(known_, page); }
+  std::optional<NodeId> ask_home(PageId page) override { return up_to(settled_, page); }
+  bool is_first_touch(PageId) override { return true; }
+  std::optional<NodeId> claim_home(PageId page) override {
+    if (page.value >= settled_) ++claimed;
+    return NodeId(0);
+  }
+  unsigned claimed = 0;
+
+ private:
+  static std::optional<NodeId> up_to(uint64_t end, PageId page) {
+    return page.value < end ? std::optional(NodeId(0)) : std::nullopt;
+  }
+  const uint64_t known_, settled_;
+};
+
+// Remembers which pages it has been given, by any node.
+struct TakenPages final : LineKeeper {
+  bool may_take(PageId) override { return true; }
+  [[nodiscard]] bool takes_no_more() const override { return false; }
+  void take(PageId first, uint64_t count, NodeId home) override {
+    EXPECT_EQ(home, NodeId(0));
+    for (uint64_t page = first.value; page < first.value + count; ++page) taken.insert(page);
+  }
+  std::set<uint64_t> taken;
+};
+
+// As many pages go along as have moved before, but none that has no home: nobody's home is settled by that.
+TEST_P(HlrcDriver, PagesBehindThoseThatMoveToLinesGoAlongIfTheyHaveHomes) {
+  Driver::Options options = kPlain;
+  options.homes_follow = true;
+  options.to_lines = Driver::ToLines::kAtOnce;
+  for (const uint64_t settled : {8, 5}) {
+    UntouchedBehind homes(4, settled);
+    TakenPages lines;
+    Machine machine(2, GetParam(), 4096, options, 1, kRegionSize, &homes);
+    machine.offer_lines(lines);
+    // Both nodes write the pages, so that no home moves.
+    const auto write = [&](uint64_t page) {
+      for (unsigned node = 0; node < 2; ++node) machine.write(node, page, node, page + 1);
+    };
+    for (uint64_t page = 0; page < 3; ++page) write(page);
+    machine.barrier();
+    EXPECT_EQ(lines.taken, (std::set<uint64_t>{0, 1, 2}));
+    write(3);
+    machine.release(1);
+    machine.barrier();
+    std::set<uint64_t> expected = {0, 1, 2, 3, 4, 5, 6};
+    while (*expected.rbegin() >= settled) expected.erase(std::prev(expected.end()));
+    EXPECT_EQ(lines.taken, expected);
+    EXPECT_EQ(homes.claimed, 0u);
+  }
 }
 
 // Pages that the home wrote before processors of other nodes ran are not noticed for that alone.

@@ -12,6 +12,7 @@ namespace multigrain::hlrc {
 void Driver::release_at_barrier() {
   if (nodes_ == 1 || (!options_.homes_follow && is_clean())) return;
   const CategoryScope protocol(this_profile(), Category::kProtocol);
+  if (exchanges_wanted()) learn_homes_behind_wanted();
   MULTIGRAIN_LOCK_STEP(interval_lock_);
   const LockGuard one_at_a_time(interval_lock_);
   at_barrier_ = true;
@@ -22,7 +23,6 @@ void Driver::release_at_barrier() {
   if (options_.homes_follow) episode_->publish(episode);
   if (exchanges_wanted()) publish_wanted(episode);
   lost_.store(0, std::memory_order_relaxed);
-  wants_barrier_.store(0, std::memory_order_relaxed);
   arrived_.store(episode + 1, std::memory_order_release);
 }
 

@@ -78,7 +78,7 @@ class Driver final : public PageDriver {
   void acquire_at_barrier() override;
   void end_serial_part() override;
   Status offer_lines(LineKeeper& lines) override;
-  [[nodiscard]] const std::atomic<uint32_t>* wants_barrier() const override { return &wants_barrier_; }
+  [[nodiscard]] const std::atomic<uint32_t>* lost_without_barrier() const override { return &lost_; }
   bool help() override;
 
   // Returns what this node knows of a page, for tests and diagnosis.
@@ -182,7 +182,12 @@ class Driver final : public PageDriver {
 
   // --- Pages that move to lines (to_lines.cpp).
   void consider_lines(PageId page, Record& record, ChangedLines changed) MG_REQUIRES(record.lock);
-  void add_behind(PageId page);
+  [[nodiscard]] bool has_moved_to_lines(uint64_t page) const {
+    return page < records_.count() && records_[page].by_lines.load(std::memory_order_relaxed);
+  }
+  template <typename Visit>
+  void for_each_behind(PageId page, Visit&& visit);
+  void learn_homes_behind_wanted();
   // Whether nodes tell each other at barriers which pages they want to move: the same at all nodes.
   [[nodiscard]] bool exchanges_wanted() const {
     return to_lines_ != nullptr && !moves_no_more_.load(std::memory_order_relaxed);
@@ -259,13 +264,10 @@ class Driver final : public PageDriver {
   SpinLock wanted_lock_;
   SparseTable<PageId> wanted_ MG_GUARDED_BY(wanted_lock_);  // by this node, and not published yet
   uint64_t wanted_count_ MG_GUARDED_BY(wanted_lock_) = 0;
-  // What the pages that are wanted have cost too much since the last barrier, in tenths of a microsecond; and the same in microseconds, once
-  // it is as much as a barrier costs at least.
+  // What the pages that are wanted have cost too much since the last barrier, in tenths of a microsecond.
   std::atomic<uint32_t> lost_{0};
-  std::atomic<uint32_t> wants_barrier_{0};
-  std::atomic<bool> moves_no_more_{false};         // some node has refused
-  static constexpr uint32_t kBarrierCosts = 3000;  // tenths of a microsecond
-  static constexpr uint64_t kMostBehind = 64;      // pages
+  std::atomic<bool> moves_no_more_{false};     // some node has refused
+  static constexpr uint64_t kMostBehind = 64;  // pages
 
   std::atomic<uint64_t> arrived_{0};                // barriers at which this node has arrived
   uint64_t left_ MG_GUARDED_BY(acquire_lock_) = 0;  // barriers that it has left

@@ -163,11 +163,7 @@ void Driver::learn_homes(PageId page, const Behind& behind, bool is_write) {
   for (uint32_t i = 1; i <= behind.count; ++i) {
     const PageId next = page_at_stride(page, behind.stride, i);
     if (!services_.region.has_pages(next, 1) || !stretch.contains(next)) return;
-    Record& record = records_[next.value];
-    if (record.home_plus_one.load(std::memory_order_relaxed) != 0) continue;
-    const std::optional<NodeId> home = services_.homes.ask_home(next);
-    if (!home) return;
-    set_home(next, record, *home);
+    if (!learn_home(next, records_[next.value])) return;
   }
 }
 

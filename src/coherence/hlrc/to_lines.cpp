@@ -28,37 +28,44 @@ Status Driver::offer_lines(LineKeeper& lines) {
 // A diff of the page has changed these lines, or none.
 void Driver::consider_lines(PageId page, Record& record, ChangedLines changed) {
   if (moves_no_more_.load(std::memory_order_relaxed)) return;
-  const auto has_moved = [this](uint64_t other) {
-    return other < records_.count() && records_[other].by_lines.load(std::memory_order_relaxed);
-  };
-  const bool wants = options_.to_lines == ToLines::kAtOnce
-                         ? changed.lines != 0 && record.lines.want()
-                         : record.lines.compared(changed, static_cast<uint32_t>(page_size_ / diff_format::kLine),
-                                                 has_moved(page.value - 1) || has_moved(page.value + 1));
-  if (record.awaits_lines) {
-    const uint32_t before = lost_.fetch_add(LineHistory::lost(changed), std::memory_order_relaxed);
-    if (before >= kBarrierCosts) wants_barrier_.store(before / 10, std::memory_order_relaxed);
-  }
+  const bool wants =
+      options_.to_lines == ToLines::kAtOnce
+          ? changed.lines != 0 && record.lines.want()
+          : record.lines.compared(changed, static_cast<uint32_t>(page_size_ / diff_format::kLine),
+                                  has_moved_to_lines(page.value - 1) || has_moved_to_lines(page.value + 1));
+  if (record.awaits_lines) lost_.fetch_add(LineHistory::lost(changed), std::memory_order_relaxed);
   if (!wants || !lines_->may_take(page)) return;
   record.awaits_lines = true;
   const LockGuard hold(wanted_lock_);
   wanted_[wanted_count_++] = page;
 }
 
-// Where pages have moved one after the other, those behind them are likely to be of the same kind, and the program is about to use
-// them: what is allocated together is mostly used in that order. So as many pages move with this one as have moved before it;
-// at most half of what moves is of another kind then.
-void Driver::add_behind(PageId page) {
+// Visits the pages that may move together with this one, until `visit` returns false. Where pages have moved one after the other, those
+// behind them are likely to be of the same kind, and the program is about to use them: what is allocated together is mostly used in
+// that order. So these are as many pages as have moved directly before this one; at most half of what moves is of another kind then.
+template <typename Visit>
+void Driver::for_each_behind(PageId page, Visit&& visit) {
   const PageRange stretch = services_.homes.stretch_of(page);
-  const auto has_moved = [&](uint64_t other) { return records_[other].by_lines.load(std::memory_order_relaxed); };
   for (uint64_t more = 1; more <= kMostBehind; ++more) {
     const uint64_t before = page.value - more, behind = page.value + more;
     if (page.value < more || behind >= records_.count()) return;
     if (!stretch.contains(PageId(before)) || !stretch.contains(PageId(behind))) return;
-    if (!has_moved(before) || has_moved(behind) || !lines_->may_take(PageId(behind))) return;
-    // The home of a page that nobody has touched is where it will be touched first.
-    if (!home_of(PageId(behind), records_[behind], true)) return;
-    to_lines_->add(PageId(behind));
+    if (!has_moved_to_lines(before) || has_moved_to_lines(behind) || !lines_->may_take(PageId(behind))) return;
+    if (!visit(PageId(behind), records_[behind])) return;
+  }
+}
+
+// Asks for the homes of the pages behind those that are wanted: publish_wanted() must know them. A page that nobody has
+// touched has none yet, and does not move: its home will be where it is touched first. Called with no lock held.
+void Driver::learn_homes_behind_wanted() {
+  for (uint64_t i = 0;; ++i) {
+    PageId page;
+    {
+      const LockGuard hold(wanted_lock_);
+      if (i >= wanted_count_) return;
+      page = wanted_[i];
+    }
+    for_each_behind(page, [this](PageId behind, Record& record) { return learn_home(behind, record).has_value(); });
   }
 }
 
@@ -70,9 +77,13 @@ void Driver::publish_wanted(uint64_t episode) {
     for (uint64_t published = 0; wanted_count_ != 0 && published < words::kToLinesRuns;) {
       const PageId page = wanted_[--wanted_count_];
       // Another node may have wanted it, too.
-      if (records_[page.value].by_lines.load(std::memory_order_relaxed)) continue;
+      if (has_moved_to_lines(page.value)) continue;
       to_lines_->add(page);
-      add_behind(page);
+      for_each_behind(page, [this](PageId behind, Record& record) {
+        if (!home_of(behind, record, false)) return false;
+        to_lines_->add(behind);
+        return true;
+      });
       ++published;
     }
   }
@@ -92,9 +103,8 @@ void Driver::apply_wanted() {
 // A page that has moved already stays as it is: a node may want it at a later barrier than another one. All nodes skip the same
 // pages.
 void Driver::move_to_lines(NoticeRun run) {
-  const auto has_moved = [this](uint64_t page) { return records_[page].by_lines.load(std::memory_order_relaxed); };
   for (uint64_t page = run.first.value, next; page < run.end(); page = next) {
-    for (next = page; next < run.end() && next - page < kGroup && !has_moved(next); ++next)
+    for (next = page; next < run.end() && next - page < kGroup && !has_moved_to_lines(next); ++next)
       if (!home_of(PageId(next), records_[next], true))
         panic("a node wants a page to move to lines that is not allocated:", next);
     if (next != page)

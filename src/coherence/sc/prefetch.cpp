@@ -75,9 +75,7 @@ void Driver::learn_homes(const PrefetchRange& range) {
   for (uint32_t i = 1; i <= range.count; ++i) {
     const PageId page(range.from.value + static_cast<uint64_t>(range.stride * int64_t{i}));
     if (page.value >= services_.region.page_count() || !stretch.contains(page)) return;
-    Record& record = records_[page];
-    if (home_of(page, record, false)) continue;
-    if (const std::optional<NodeId> home = services_.homes.ask_home(page)) set_home(page, record, *home);
+    learn_home(page, records_[page]);
   }
 }
 
