@@ -39,7 +39,12 @@ class Counter {
     add_products();
     add_costs();
     add_bytes();
-    for (Instruction* place : up_to_date_) bring_up_to_date(*place);
+    for (Instruction* place : up_to_date_) {
+      if (polls && plan_.polls_at_return && isa<ReturnInst>(place))
+        insert_poll(*place);
+      else
+        bring_up_to_date(*place);
+    }
     if (polls) {
       for (BasicBlock* block : plan_.polling_blocks) insert_poll(*begin_of(*block));
       for (Instruction* end : plan_.polling_ends) insert_poll(*end);

@@ -184,8 +184,13 @@ void Plan::place_poll(const Loop& loop, bool swaps) {
   for (BasicBlock* latch : latches) polling_ends.push_back(latch->getTerminator());
 }
 
-// A loop that was counted before it began polls behind it, unless a loop around it polls soon.
+// A loop that was counted before it began polls behind it, unless a loop around it polls soon. In a function without calls
+// and other polls the return is soon enough, where the count is brought up to date anyway.
 void Plan::poll_behind_hoisted() {
+  if (calling_.empty() && polling_blocks.empty() && polling_ends.empty()) {
+    polls_at_return = !long_hoisted_.empty();
+    return;
+  }
   for (const auto& [loop, behind] : long_hoisted_) {
     bool polls_soon = false;
     for (const Loop* around = loop->getParentLoop(); around != nullptr; around = around->getParentLoop())

@@ -35,6 +35,8 @@ class Plan {
   llvm::SmallVector<llvm::BasicBlock*> polling_blocks;
   // Polls stand in front of these.
   llvm::SmallVector<llvm::Instruction*> polling_ends;
+  // The function polls when it returns.
+  bool polls_at_return = false;
 
  private:
   struct Exit {
