@@ -211,6 +211,24 @@ TEST_F(Count, HoistingChangesNoCount) {
   }
 }
 
+// With checks the program's instructions are counted, and not theirs. What they do to loops costs little: a loop is cut into
+// pieces, whose begin is executed once a piece.
+TEST_F(Count, ChecksAreNotCounted) {
+  const std::vector<long> numbers = numbers_up_to(kMany);
+  const Kernels plain("O1");
+  const Kernels checked("O1_checks");
+  const auto of = [&](const Kernels& kernels, long n) {
+    return counted([&] {
+      KERNEL(find)(numbers.data(), kMany, n);
+      KERNEL(add_up)(numbers.data(), n);
+      KERNEL(add_odd)(numbers.data(), n);
+    });
+  };
+  const auto each = static_cast<double>(of(plain, kMany / 2) - of(plain, 10));
+  EXPECT_NEAR(static_cast<double>(of(checked, kMany / 2) - of(checked, 10)), each,
+              static_cast<double>(kMany / 2 * price(MG_COUNT_INTEGER) / 2));
+}
+
 uint64_t polls = 0;
 uint64_t distance = 0;
 double disturbance = 0;

@@ -35,5 +35,7 @@ Cost cost_of(const llvm::Instruction& instruction);
 
 // Marks instructions that access checks have put in before the program is counted: they cost nothing.
 inline constexpr const char* kNotCounted = "multigrain.not.counted";
+// While checks are put in, this marks the program's own instructions and what takes the place of one.
+inline constexpr const char* kOfProgram = "multigrain.of.program";
 
 }  // namespace multigrain::count

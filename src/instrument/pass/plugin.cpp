@@ -104,18 +104,16 @@ struct SequentialPass : PassInfoMixin<SequentialPass> {
 
 // With -fmultigrain-count the program's instructions are counted (src/count/pass), and not those of checks. While loops are
 // transformed, the program's own are marked, and so are copies of them.
-constexpr const char* kOfProgram = "multigrain.of.program";
-
 void mark_own_instructions(Function& function) {
   MDNode* const nothing = MDNode::get(function.getContext(), {});
-  for (Instruction& instruction : instructions(function)) instruction.setMetadata(kOfProgram, nothing);
+  for (Instruction& instruction : instructions(function)) instruction.setMetadata(count::kOfProgram, nothing);
 }
 
 void mark_new_as_not_counted(Function& function) {
   MDNode* const nothing = MDNode::get(function.getContext(), {});
   for (Instruction& instruction : instructions(function)) {
-    if (instruction.getMetadata(kOfProgram) == nullptr) instruction.setMetadata(count::kNotCounted, nothing);
-    instruction.setMetadata(kOfProgram, nullptr);
+    if (instruction.getMetadata(count::kOfProgram) == nullptr) instruction.setMetadata(count::kNotCounted, nothing);
+    instruction.setMetadata(count::kOfProgram, nullptr);
   }
 }
 
