@@ -67,6 +67,7 @@ endfunction()
 compile_together(0 mgtrace mgbench)
 compile_together(15 multigrain-checks-pass)
 compile_together(0 multigrain-threads-pass)
+compile_together(0 multigrain-count-pass)
 compile_together(6 multigrain_trace_analysis)
 compile_together(10 multigrain_launch)
 

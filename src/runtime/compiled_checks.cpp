@@ -1,14 +1,13 @@
 #include "runtime/compiled_checks.h"
 
-#include <elf.h>
 #include <link.h>
 
 #include <cerrno>
-#include <cstring>
 #include <string_view>
 
 #include "instrument/abi.h"
 #include "runtime/private/loaded_objects.h"
+#include "runtime/private/object_notes.h"
 
 // mgcc defines it in the program (instrument/note.h).
 extern "C" [[gnu::weak]] const char __multigrain_only_checked_code;
@@ -16,7 +15,6 @@ extern "C" [[gnu::weak]] const char __multigrain_only_checked_code;
 namespace multigrain {
 namespace {
 
-constexpr std::string_view kNoteName{"Multigrain\0", 11};  // with its terminating zero
 constexpr uint32_t kHasChecks = 1;
 constexpr uint32_t kHasGaps = 2;
 
@@ -26,30 +24,13 @@ struct Notes {
   bool of_gaps = false;
 };
 
-// Reads the object's notes, which say by which version of mgcc it was compiled. Notes are padded to the alignment of
-// their segment, which is 4 or 8. Each object file that was linked into the object has one.
+// Reads the object's notes, which say by which version of mgcc it was compiled.
 Notes find_notes(const dl_phdr_info& object) {
   Notes result;
-  for (ElfW(Half) i = 0; i < object.dlpi_phnum; ++i) {
-    const ElfW(Phdr)& segment = object.dlpi_phdr[i];
-    if (segment.p_type != PT_NOTE) continue;
-    const uint64_t alignment = segment.p_align == 8 ? 8 : 4;
-    const auto padded = [&](uint64_t size) { return (size + alignment - 1) / alignment * alignment; };
-    const auto* const bytes = reinterpret_cast<const char*>(object.dlpi_addr + segment.p_vaddr);
-    for (uint64_t at = 0; at + sizeof(ElfW(Nhdr)) <= segment.p_memsz;) {
-      ElfW(Nhdr) note;
-      std::memcpy(&note, bytes + at, sizeof note);
-      at += sizeof note;
-      if (at + padded(note.n_namesz) + note.n_descsz > segment.p_memsz) break;
-      if (std::string_view(bytes + at, note.n_namesz) == kNoteName) {
-        uint32_t version = 0;
-        if (note.n_descsz == sizeof version) std::memcpy(&version, bytes + at + padded(note.n_namesz), sizeof version);
-        result.of_gaps |= note.n_type == kHasGaps;
-        if (note.n_type == kHasChecks) (version == MG_FINE_VERSION ? result.of_this_version : result.of_another) = true;
-      }
-      at += padded(note.n_namesz) + padded(note.n_descsz);
-    }
-  }
+  for_each_note(object, [&](uint32_t type, uint32_t version) {
+    result.of_gaps |= type == kHasGaps;
+    if (type == kHasChecks) (version == MG_FINE_VERSION ? result.of_this_version : result.of_another) = true;
+  });
   return result;
 }
 

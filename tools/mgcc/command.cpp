@@ -8,6 +8,7 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "count/note.h"
 #include "inputs.h"
 #include "instrument/note.h"
 
@@ -149,6 +150,8 @@ Result<Request> understand(const std::vector<std::string>& arguments) {
       request.checks = false;
     } else if (argument == "-fmultigrain-threads" || argument == "-fno-multigrain-threads") {
       request.threads = argument == "-fmultigrain-threads";
+    } else if (argument == "-fmultigrain-count" || argument == "-fno-multigrain-count") {
+      request.count = argument == "-fmultigrain-count";
     } else if (argument.starts_with("-fmultigrain-checks=")) {
       const std::string_view list = argument.substr(argument.find('=') + 1);
       if (const Status known = check_list(list); !known) return tl::unexpected(known.error());
@@ -201,6 +204,8 @@ Result<Request> understand(const std::vector<std::string>& arguments) {
   if (request.links && is_static)
     return fail(
         "-static is not possible: the runtime stands in front of the C library, which takes a shared libmultigrain");
+  if (request.links && request.count)
+    if (const Status counted = check_counted(request.arguments); !counted) return tl::unexpected(counted.error());
   if (request.threads)
     if (const Status taken = take_openmp_options(request); !taken) return tl::unexpected(taken.error());
   return request;
@@ -248,6 +253,9 @@ void add_flags_of_threads(std::vector<std::string>& flags, const Request& reques
 
 std::vector<std::string> compile_flags(const Request& request, const Places& places) {
   std::vector<std::string> flags = {"-I" + places.includes};
+  // The program is counted before checks are put into it: passes for the same place in the pipeline run in the order of
+  // plugins. -fplugin: see add_flags_of_checks().
+  if (request.count) flags.insert(flags.end(), {"-fplugin=" + places.count_pass, "-fpass-plugin=" + places.count_pass});
   if (request.checks) add_flags_of_checks(flags, request, places);
   if (request.threads) add_flags_of_threads(flags, request, places);
   return flags;
@@ -255,17 +263,21 @@ std::vector<std::string> compile_flags(const Request& request, const Places& pla
 
 std::vector<std::string> link_flags(const Request& request, const Places& places) {
   const std::string rpath = "-Wl,-rpath," + places.library;
+  const std::vector<std::string> says_counted =
+      request.count ? std::vector<std::string>{"-Wl,--defsym=" MG_ONLY_COUNTED_CODE "=1"} : std::vector<std::string>{};
   // What threads share stays by pages.
   if (!request.threads) {
     std::vector<std::string> flags = {"-L" + places.library, "-lmultigrain", rpath};
     if (request.checks && links_only_checked(request.arguments))
       flags.emplace_back("-Wl,--defsym=" MG_FINE_ONLY_CHECKED_CODE "=1");
+    flags.insert(flags.end(), says_counted.begin(), says_counted.end());
     return flags;
   }
   // A program of threads need not refer to the library, which is at work nevertheless.
   std::vector<std::string> flags = {"-L" + places.library, "-Wl,--push-state,--no-as-needed"};
   if (request.openmp) flags.emplace_back("-lmultigrain-openmp");
   flags.insert(flags.end(), {"-lmultigrain", "-Wl,--pop-state", rpath});
+  flags.insert(flags.end(), says_counted.begin(), says_counted.end());
   return flags;
 }
 

@@ -19,6 +19,7 @@ struct Request {
   bool version = false;                // Multigrain's version
   bool checks = true;                  // -fno-multigrain-checks
   bool threads = false;                // -fmultigrain-threads: the program was written for threads of one machine
+  bool count = false;                  // -fmultigrain-count
   bool links = false;                  // the compiler would link
   bool openmp = false;                 // -fopenmp, which needs an OpenMP runtime
   bool sanitizes_undefined = false;    // -fsanitize=undefined
@@ -43,6 +44,7 @@ struct Places {
   std::string includes;
   std::string pass;          // the plugin of the checks
   std::string threads_pass;  // the plugin of -fmultigrain-threads
+  std::string count_pass;    // the plugin of -fmultigrain-count
   std::string library;       // the folder of libmultigrain.so
 };
 

@@ -1,6 +1,7 @@
 #include "inputs.h"
 
 #include <elf.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -8,8 +9,10 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <optional>
 
 #include "command.h"
+#include "count/note.h"
 
 namespace multigrain::compiler {
 namespace {
@@ -20,6 +23,10 @@ constexpr std::string_view kElf = "\177ELF"sv;
 constexpr std::string_view kArchive = "!<arch>\n"sv;
 // The head of the note of instrument/note.h: the sizes of name and version, the type, and the name.
 constexpr std::string_view kNote = "\13\0\0\0\4\0\0\0\1\0\0\0Multigrain\0"sv;
+
+// The same of count/note.h, and what stands for it in a file of -flto.
+constexpr std::string_view kCountNote = "\13\0\0\0\4\0\0\0\3\0\0\0Multigrain\0"sv;
+constexpr std::string_view kBitcode = "BC\xc0\xde"sv;
 
 // A member of a static library has a head of this form (ar(5)), and begins at an even place.
 constexpr size_t kHead = 60;
@@ -46,7 +53,7 @@ bool ends_with_any(std::string_view name, std::initializer_list<std::string_view
 }
 
 bool is_source(std::string_view name) {
-  return ends_with_any(name, {".c", ".cc", ".cpp", ".cxx", ".C", ".c++", ".i", ".ii", ".h", ".hpp"});
+  return ends_with_any(name, {".c", ".cc", ".cpp", ".cxx", ".C", ".c++", ".i", ".ii", ".h", ".hpp", ".bc", ".ll"});
 }
 
 // Of these libraries' functions the checks know which access memory, and the rest of what is linked is Multigrain's own.
@@ -65,30 +72,127 @@ bool may_bring_more(std::string_view option) {
          option.starts_with("-flto") || option == "-shared" || option.starts_with("-fopenmp");
 }
 
-bool file_has_checks(const std::string& name) {
-  std::ifstream file(name, std::ios::binary);
-  if (!file) return false;
-  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
-  return file.good() && all_have_checks(bytes);
-}
-
-}  // namespace
-
-bool all_have_checks(std::string_view bytes) {
-  if (!bytes.starts_with(kArchive)) return is_checked_object(bytes);
+// Calls look(name, bytes) for each member of a static library, until it returns false. Returns whether it never did. A file that
+// is no static library is its own only member, without a name.
+template <typename Look>
+bool all_members(std::string_view bytes, Look look) {
+  if (!bytes.starts_with(kArchive)) return look(std::string_view(), bytes);
+  std::string_view long_names;
   for (size_t at = kArchive.size(); at < bytes.size();) {
     if (bytes.size() - at < kHead) return false;
-    const std::string_view name = bytes.substr(at, kNameLength);
+    std::string_view name = bytes.substr(at, kNameLength);
     std::string_view number = bytes.substr(at + kSizeAt, kSizeLength);
     number = number.substr(0, number.find(' '));
     size_t size = 0;
     if (std::from_chars(number.data(), number.data() + number.size(), size).ec != std::errc{}) return false;
     at += kHead;
     if (size > bytes.size() - at) return false;
-    if (!is_table(name) && !is_checked_object(bytes.substr(at, size))) return false;
+    const std::string_view member = bytes.substr(at, size);
     at += size + size % 2;
+    if (name.starts_with("// ")) long_names = member;
+    if (is_table(name)) continue;
+    // A long name is in the table, at the place that stands behind the slash.
+    size_t place = 0;
+    if (name.starts_with('/') && std::from_chars(name.data() + 1, name.data() + name.size(), place).ec == std::errc{} &&
+        place < long_names.size())
+      name = long_names.substr(place);
+    if (!look(name.substr(0, name.find('/')), member)) return false;
   }
   return true;
+}
+
+// Returns nothing if the file cannot be read.
+std::optional<std::string> contents_of(const std::string& name) {
+  std::ifstream file(name, std::ios::binary);
+  if (!file) return std::nullopt;
+  std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  if (!file.good()) return std::nullopt;
+  return bytes;
+}
+
+bool file_has_checks(const std::string& name) {
+  const std::optional<std::string> bytes = contents_of(name);
+  return bytes && all_have_checks(*bytes);
+}
+
+bool is_counted_object(std::string_view bytes) {
+  // A file of -flto has no note before it is linked, but the names of its variables.
+  if (bytes.starts_with(kBitcode)) return bytes.find(MG_COUNTED_MODULE) != std::string_view::npos;
+  return bytes.starts_with(kElf) && bytes.find(kCountNote) != std::string_view::npos;
+}
+
+Status check_counted_file(const std::string& name) {
+  const std::optional<std::string> bytes = contents_of(name);
+  if (!bytes) return {};  // the compiler will say so
+  std::string uncounted = name;
+  const bool all = all_members(*bytes, [&](std::string_view member, std::string_view object) {
+    const bool is_counted = is_counted_object(object);
+    if (!is_counted && !member.empty()) uncounted = fmt::format("{}({})", name, member);
+    return is_counted;
+  });
+  if (all) return {};
+  return fail("{} is not counted, and the program would be counted in parts: compile it with -fmultigrain-count, too",
+              uncounted);
+}
+
+// Returns the file of a library in one of the folders that -L names; nothing if it is in none.
+std::string library_file(std::string_view name, const std::vector<std::string>& folders) {
+  for (const std::string& folder : folders) {
+    for (const char* const ending : {".so", ".a"}) {
+      std::string path = fmt::format("{}/lib{}{}", folder, name, ending);
+      if (std::ifstream(path)) return path;
+    }
+  }
+  return {};
+}
+
+std::vector<std::string> folders_of_libraries(const std::vector<std::string>& arguments) {
+  std::vector<std::string> folders;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (!arguments[i].starts_with("-L")) continue;
+    if (arguments[i].size() > 2)
+      folders.push_back(arguments[i].substr(2));
+    else if (i + 1 < arguments.size())
+      folders.push_back(arguments[++i]);
+  }
+  return folders;
+}
+
+}  // namespace
+
+bool all_have_checks(std::string_view bytes) {
+  return all_members(bytes, [](std::string_view, std::string_view object) { return is_checked_object(object); });
+}
+
+Status check_counted(const std::vector<std::string>& arguments) {
+  const std::vector<std::string> folders = folders_of_libraries(arguments);
+  bool are_sources = false;  // -x says so
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    if (argument.starts_with('@'))
+      return fail("-fmultigrain-count looks at all files that it links, and not into {}: name them themselves",
+                  argument);
+    if (argument.starts_with("-x")) {
+      const bool is_apart = argument == "-x" && i + 1 < arguments.size();
+      are_sources = (is_apart ? arguments[++i] : argument.substr(2)) != "none";
+    } else if (argument.starts_with("-l")) {
+      const bool is_apart = argument == "-l" && i + 1 < arguments.size();
+      const std::string_view name = is_apart ? arguments[++i] : std::string_view(argument).substr(2);
+      if (is_known_library(name)) continue;
+      const std::string file = library_file(name, folders);
+      if (file.empty())
+        return fail(
+            "the library of -l{} is not counted, and the program would be counted in parts: compile it with "
+            "-fmultigrain-count, too, and give -L",
+            name);
+      if (const Status counted = check_counted_file(file); !counted) return counted;
+    } else if (takes_value(argument)) {
+      ++i;
+    } else if (argument != "-" && !argument.starts_with('-') && !are_sources && !is_source(argument)) {
+      if (const Status counted = check_counted_file(argument); !counted) return counted;
+    }
+  }
+  return {};
 }
 
 bool links_only_checked(const std::vector<std::string>& arguments) {

@@ -1,10 +1,13 @@
-// What mgcc knows of the files that it links: whether all of them have access checks. A run whose protocol Multigrain chooses
+// What mgcc knows of the files that it links: whether all of them have access checks, and whether all are
+// counted. A run whose protocol Multigrain chooses
 // keeps memory coherent by lines only if no code can reach it without checks.
 #pragma once
 
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/error.h"
 
 namespace multigrain::compiler {
 
@@ -15,5 +18,9 @@ namespace multigrain::compiler {
 // Returns whether the compiler's arguments link nothing but source files, object files and static libraries with checks, and
 // libraries of the system whose functions the checks know. A file that cannot be read has none.
 [[nodiscard]] bool links_only_checked(const std::vector<std::string>& arguments);
+
+// Fails if the compiler's arguments link an object file, a member of a static library or a shared library that is not counted
+// (-fmultigrain-count), and names it. Libraries of the system whose functions have prices are not looked at.
+[[nodiscard]] Status check_counted(const std::vector<std::string>& arguments);
 
 }  // namespace multigrain::compiler

@@ -58,6 +58,8 @@ All options are clang's, but for these:
   -fno-multigrain-polls      no polls in loops: for programs that never run under --protocol shasta
   -fmultigrain-sequential    plain accesses of memory that may be shared stay in the order of the program's text, with
                              a fence behind each store: data races are sequentially consistent (slow)
+  -fmultigrain-count         the program counts what it executes, for mgrun --clock counted; all that is linked into it has
+                             to be compiled with this option. -fno-multigrain-count: not (the default)
   -fmultigrain-asm=error     inline assembly that accesses memory which may be shared is an error (warn: the default)
   -W[no-]multigrain-unchecked-call  warn where a pointer that may be to shared memory is handed to a function of the
                              C or C++ library that has no access checks, which ends a run under a line protocol if it
@@ -109,11 +111,13 @@ Result<Places> find_places() {
   auto compiler = find_compiler();
   if (!compiler) return tl::unexpected(compiler.error());
   places.compiler = *compiler;
-  const auto pass = find_beside_executable({"../" MULTIGRAIN_LIBDIR "/multigrain", "../lib"},
-                                           {"libmultigrain-checks-pass.so", "libmultigrain-threads-pass.so"});
+  const auto pass = find_beside_executable(
+      {"../" MULTIGRAIN_LIBDIR "/multigrain", "../lib"},
+      {"libmultigrain-checks-pass.so", "libmultigrain-threads-pass.so", "libmultigrain-count-pass.so"});
   if (!pass) return tl::unexpected(pass.error());
   places.pass = *pass / "libmultigrain-checks-pass.so";
   places.threads_pass = *pass / "libmultigrain-threads-pass.so";
+  places.count_pass = *pass / "libmultigrain-count-pass.so";
   const auto library = find_beside_executable({"../" MULTIGRAIN_LIBDIR, "../lib"}, {"libmultigrain.so"});
   if (!library) return tl::unexpected(library.error());
   places.library = *library;

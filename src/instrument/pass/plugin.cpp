@@ -4,6 +4,7 @@
 #include <llvm/ADT/SCCIterator.h>
 #include <llvm/ADT/StringSwitch.h>
 #include <llvm/Analysis/CallGraph.h>
+#include <llvm/IR/InstIterator.h>
 #include <llvm/IR/Module.h>
 #include <llvm/Passes/PassBuilder.h>
 #include <llvm/Passes/PassPlugin.h>
@@ -14,6 +15,7 @@
 #include "arguments.h"
 #include "checks.h"
 #include "copies.h"
+#include "count/pass/cost.h"
 #include "entry_calls.h"
 #include "exclusive.h"
 #include "fences.h"
@@ -100,9 +102,26 @@ struct SequentialPass : PassInfoMixin<SequentialPass> {
   static bool isRequired() { return true; }  // NOLINT(readability-identifier-naming)
 };
 
+// With -fmultigrain-count the program's instructions are counted (src/count/pass), and not those of checks. While loops are
+// transformed, the program's own are marked, and so are copies of them.
+void mark_own_instructions(Function& function) {
+  MDNode* const nothing = MDNode::get(function.getContext(), {});
+  for (Instruction& instruction : instructions(function)) instruction.setMetadata(count::kOfProgram, nothing);
+}
+
+void mark_new_as_not_counted(Function& function) {
+  MDNode* const nothing = MDNode::get(function.getContext(), {});
+  for (Instruction& instruction : instructions(function)) {
+    if (instruction.getMetadata(count::kOfProgram) == nullptr) instruction.setMetadata(count::kNotCounted, nothing);
+    instruction.setMetadata(count::kOfProgram, nullptr);
+  }
+}
+
 struct LoopPass : PassInfoMixin<LoopPass> {
   PreservedAnalyses run(Function& function, FunctionAnalysisManager& analyses) {
+    mark_own_instructions(function);
     const bool changed = guard_loops(function, analyses);
+    mark_new_as_not_counted(function);
     keep_checked_loops_short(function, analyses);
     return changed ? PreservedAnalyses::none() : PreservedAnalyses::all();
   }

@@ -67,11 +67,6 @@ bool is_random(StringRef name) {
 
 }  // namespace
 
-bool is_call_of(const Value& value, StringRef name) {
-  const auto* const call = dyn_cast<CallBase>(&value);
-  return call != nullptr && call->getCalledFunction() != nullptr && call->getCalledFunction()->getName() == name;
-}
-
 bool may_be_shared(const Value* pointer) {
   if (pointer->getType()->getPointerAddressSpace() != 0) return false;  // fs and gs lead to thread-local memory
   SmallVector<const Value*, 4> objects;

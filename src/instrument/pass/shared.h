@@ -28,7 +28,10 @@ void mark_private(llvm::Argument& argument, bool is_private);
 bool is_instrumented(const llvm::Function& function);
 
 // Tells whether `value` is a call of the function of that name.
-bool is_call_of(const llvm::Value& value, llvm::StringRef name);
+inline bool is_call_of(const llvm::Value& value, llvm::StringRef name) {
+  const auto* const call = llvm::dyn_cast<llvm::CallBase>(&value);
+  return call != nullptr && call->getCalledFunction() != nullptr && call->getCalledFunction()->getName() == name;
+}
 
 // Tells whether the call ends soon, waits for nothing and touches no memory that may be shared. Such calls are allowed
 // while hazards are published.

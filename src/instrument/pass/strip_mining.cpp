@@ -7,6 +7,7 @@
 #include <llvm/Transforms/Utils/Cloning.h>
 #include <llvm/Transforms/Utils/ScalarEvolutionExpander.h>
 
+#include "count/pass/cost.h"
 #include "loops.h"
 #include "options.h"
 #include "shared.h"
@@ -387,6 +388,7 @@ class StripMining {
       more = builder_.CreateAnd(more, branch->getSuccessor(0) == header_ ? condition : builder_.CreateNot(condition));
     }
     BranchInst* const again = builder_.CreateCondBr(more, first, to);
+    again->setMetadata(count::kOfProgram, MDNode::get(context_, {}));
     again->copyMetadata(*branch, {LLVMContext::MD_loop});
     again->setDebugLoc(branch->getDebugLoc());
     branch->eraseFromParent();

@@ -201,6 +201,8 @@ asm(MG_FUNCTION_MACROS R"(
 .hidden multigrain_poll_miss
 .hidden multigrain_fence_miss
 .hidden multigrain_prefetch_exclusive_miss
+# Counted code calls this (src/count).
+.hidden multigrain_count_poll
 # These are called by the entries of stores (store_entries.cpp).
 .hidden multigrain_update_miss
 .hidden multigrain_update_miss_keep
@@ -216,6 +218,7 @@ MULTIGRAIN_TRAMPOLINE __multigrain_load_\size\()_miss multigrain_load_miss 1 "mo
 .endr
 MULTIGRAIN_TRAMPOLINE __multigrain_batch_miss multigrain_batch_miss 1
 MULTIGRAIN_TRAMPOLINE __multigrain_poll_miss multigrain_poll_miss 0
+MULTIGRAIN_TRAMPOLINE __multigrain_count_poll multigrain_count_poll 0
 MULTIGRAIN_TRAMPOLINE __multigrain_fence_miss multigrain_fence_miss 0
 MULTIGRAIN_TRAMPOLINE __multigrain_prefetch_exclusive_miss multigrain_prefetch_exclusive_miss 0
 MULTIGRAIN_TRAMPOLINE __multigrain_load_range_miss multigrain_load_range_miss 0

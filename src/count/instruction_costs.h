@@ -1,0 +1,33 @@
+// The prices of what counted code executes (mgcc -fmultigrain-count), on the processor that is emulated.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "count/abi.h"
+
+namespace multigrain::counting {
+
+// What a call of a library function costs, in picoseconds, with the call itself.
+struct CallCost {
+  uint64_t fixed = 0;
+  // For functions that say how many bytes they handle: memcpy, memmove, memset, memcmp, bcopy, bzero, bcmp, memchr, strncpy,
+  // strncmp, fread, fwrite, read, write. Of others nothing is added.
+  uint64_t per_byte = 0;
+};
+
+// Prices in picoseconds.
+struct InstructionCosts {
+  std::array<uint64_t, MG_COUNT_CLASSES> of_class{};   // in the order of class_names()
+  std::map<std::string, CallCost, std::less<>> calls;  // by name, as the linker knows it: "sin", "malloc", "_Znwm"
+  CallCost other_calls;                                // library functions that `calls` does not have
+};
+
+// The name of each class in a machine description, in the order of mg_count_class. May be called by any thread.
+[[nodiscard]] std::span<const std::string_view> class_names();
+
+}  // namespace multigrain::counting

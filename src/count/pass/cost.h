@@ -1,0 +1,41 @@
+// What a piece of code executes: numbers of instructions by class, and calls of library functions by name.
+#pragma once
+
+#include <llvm/ADT/SmallVector.h>
+#include <llvm/ADT/StringRef.h>
+#include <llvm/IR/Instruction.h>
+
+#include <array>
+#include <cstdint>
+
+#include "count/abi.h"
+
+namespace multigrain::count {
+
+struct NamedCalls {
+  llvm::StringRef name;
+  uint64_t calls;
+  uint64_t bytes;
+};
+
+struct Cost {
+  std::array<uint64_t, MG_COUNT_CLASSES> instructions{};
+  llvm::SmallVector<NamedCalls, 0> calls;
+
+  void add(const Cost& other, uint64_t times = 1);
+  void add(mg_count_class instruction, uint64_t number = 1) { instructions[instruction] += number; }
+  [[nodiscard]] bool is_zero() const;
+  // The number of instructions, of which a call is taken to execute 50. This says what is short.
+  [[nodiscard]] uint64_t length() const;
+};
+
+// Returns what a processor with scalar instructions would execute for this instruction. Of a call that handles bytes, whose
+// number the compiler does not know, the bytes are missing (calls.h).
+Cost cost_of(const llvm::Instruction& instruction);
+
+// Marks instructions that access checks have put in before the program is counted: they cost nothing.
+inline constexpr const char* kNotCounted = "multigrain.not.counted";
+// While checks are put in, this marks the program's own instructions and what takes the place of one.
+inline constexpr const char* kOfProgram = "multigrain.of.program";
+
+}  // namespace multigrain::count

@@ -1,0 +1,75 @@
+// mgcc loads this plugin into Clang for -fmultigrain-count: the program counts what it executes. It says where in Clang's
+// pipeline the pass runs.
+#include <llvm/ADT/DenseSet.h>
+#include <llvm/ADT/SCCIterator.h>
+#include <llvm/Analysis/CallGraph.h>
+#include <llvm/IR/GlobalIFunc.h>
+#include <llvm/IR/Module.h>
+#include <llvm/Passes/PassBuilder.h>
+#include <llvm/Passes/PassPlugin.h>
+#include <llvm/Support/CommandLine.h>
+#include <llvm/TargetParser/Triple.h>
+
+#include "function.h"
+#include "table.h"
+
+namespace multigrain::count {
+namespace {
+
+using namespace llvm;
+
+cl::opt<bool> hoist("multigrain-count-hoist", cl::desc("count loops before they begin"), cl::init(true), cl::Hidden);
+
+// Returns the functions that call themselves, directly or by way of other functions.
+DenseSet<Function*> find_recursive(CallGraph& calls) {
+  DenseSet<Function*> recursive;
+  for (auto component = scc_begin(&calls); !component.isAtEnd(); ++component)
+    if (component.hasCycle())
+      for (const CallGraphNode* node : *component)
+        if (node->getFunction() != nullptr) recursive.insert(node->getFunction());
+  return recursive;
+}
+
+struct CountPass : PassInfoMixin<CountPass> {
+  PreservedAnalyses run(Module& module, ModuleAnalysisManager& analyses) {
+    const Triple target(module.getTargetTriple());
+    if (target.getArch() != Triple::x86_64 || target.isX32()) {
+      module.getContext().emitError("multigrain: -fmultigrain-count is for x86-64, not for " + Twine(target.str()) +
+                                    ": leave out -m32, -mx32 or --target");
+      return PreservedAnalyses::all();
+    }
+    auto& functions = analyses.getResult<FunctionAnalysisManagerModuleProxy>(module).getManager();
+    const DenseSet<Function*> recursive = find_recursive(analyses.getResult<CallGraphAnalysis>(module));
+    // The dynamic linker calls these before the thread has its thread-local variables.
+    DenseSet<const Function*> resolvers;
+    for (const GlobalIFunc& chosen : module.ifuncs()) resolvers.insert(chosen.getResolverFunction());
+    std::vector<Function*> counted;
+    for (Function& function : module)
+      if (!function.isDeclaration() && !function.hasAvailableExternallyLinkage() &&
+          !function.hasFnAttribute(Attribute::Naked) && !resolvers.contains(&function))
+        counted.push_back(&function);
+    const Options options{.hoist = hoist};
+    Table table(module);
+    for (Function* function : counted) {
+      count_function(*function, functions, table, recursive.contains(function), options);
+      functions.invalidate(*function, PreservedAnalyses::none());
+    }
+    table.finish();
+    return PreservedAnalyses::none();
+  }
+  // The pass must also run on functions that are not optimised. LLVM prescribes the name.
+  static bool isRequired() { return true; }  // NOLINT(readability-identifier-naming)
+};
+
+}  // namespace
+}  // namespace multigrain::count
+
+extern "C" __attribute__((visibility("default"))) llvm::PassPluginLibraryInfo llvmGetPassPluginInfo() {
+  return {LLVM_PLUGIN_API_VERSION, "multigrain-count", "1", [](llvm::PassBuilder& builder) {
+            // The program is counted as it is optimised, before anything of Multigrain's is put into it at this place
+            // (mgcc loads this plugin first).
+            builder.registerOptimizerLastEPCallback([](llvm::ModulePassManager& passes, llvm::OptimizationLevel) {
+              passes.addPass(multigrain::count::CountPass());
+            });
+          }};
+}

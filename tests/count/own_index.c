@@ -1,0 +1,4 @@
+char* index(const char* text, int character) {
+  (void)character;
+  return (char*)text;
+}
