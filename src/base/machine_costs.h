@@ -173,10 +173,4 @@ struct MachineCosts {
   return (grants ? costs.grant_call : costs.revoke_call).at(processors) + pages * costs.rights_page.at(processors);
 }
 
-// Returns how long that is in whole cycles of a clock, and the other way round, for tables such as MGS's. A clock of less
-// than 1 MHz or more than 1 THz does not exist.
-[[nodiscard]] constexpr double cycles_of(Picoseconds cost, double clock_mhz) {
-  return static_cast<double>(cost) * clock_mhz / 1e6;
-}
-
 }  // namespace multigrain
