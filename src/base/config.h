@@ -105,9 +105,7 @@ struct Config {
   ClockKind clock = ClockKind::kWall;                    // MULTIGRAIN_CLOCK: wall, virtual, counted
   ClockScale clock_scale;                                // MULTIGRAIN_CLOCK_SCALE: virtual time per CPU time
   Nanoseconds skew = 20'000;                             // MULTIGRAIN_SKEW: virtual time between processors
-  std::string machine_text;                              // MULTIGRAIN_MACHINE: a name, a file, or the description itself
-  // What `machine_text` means. settle_machine() (emulation/machines.h) sets it under the counted clock, on every node.
-  std::shared_ptr<const MachineDescription> machine;
+  std::string machine_text;                              // MULTIGRAIN_MACHINE: a name, a file, the description itself
   MgsOptions mgs;                                        // MULTIGRAIN_MGS
   HlrcOptions hlrc;                                      // MULTIGRAIN_HLRC
   bool check = false;                                    // MULTIGRAIN_CHECK: 0 or 1; names mistakes in porting
@@ -116,6 +114,9 @@ struct Config {
   FabricKind fabric = FabricKind::kShm;                  // MULTIGRAIN_FABRIC: shm or ucx
   std::string interface;                                 // MULTIGRAIN_INTERFACE: network device; empty: UCX's choice
   Nanoseconds silence_limit = 4'000'000'000;             // MULTIGRAIN_TIMEOUT, in seconds: longest silence of a node
+
+  // What `machine_text` means. settle_machine() (emulation/machines.h) sets it under the counted clock, on every node.
+  std::shared_ptr<const MachineDescription> machine;
 
   // The launcher sets these for each node; users do not.
   NodeId node;         // MULTIGRAIN_NODE

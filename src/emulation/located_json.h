@@ -16,10 +16,10 @@ struct LocatedJson {
 
   enum class Kind { kNull, kBoolean, kNumber, kText, kArray, kObject };
   Kind kind = Kind::kNull;
-  unsigned line = 1;   // of its key; of an element of an array, that of the array's key
-  double number = 0;   // kNumber
-  std::string text;    // kText
-  std::vector<LocatedJson> elements;                         // kArray
+  unsigned line = 1;                  // of its key; of an element of an array, that of the array's key
+  double number = 0;                  // kNumber
+  std::string text;                   // kText
+  std::vector<LocatedJson> elements;  // kArray
   std::vector<std::pair<std::string, LocatedJson>> members;  // kObject, in their order; no key is there twice
 
   // Returns the member, or nullptr if there is none.

@@ -196,7 +196,8 @@ Result<Figure> Reader::figure(const Group& in, std::string_view key, const Locat
     figure.line = (*value)->line;
   }
   if (source.empty())
-    return wrong(figure.line, figure.path, "this figure has no source, and neither has its group; add \"source\": \"...\"");
+    return wrong(figure.line, figure.path,
+                 "this figure has no source, and neither has its group; add \"source\": \"...\"");
   return figure;
 }
 
@@ -235,7 +236,8 @@ Result<Picoseconds> Reader::price(const Figure& figure, Price::Kind kind) const 
   const auto rate = std::ranges::find(kRates, figure.unit, &Unit::name);
   if (kind != Price::Kind::kTimePerByte || rate == std::end(kRates)) return time(figure, *value);
   if (*value == 0) return wrong(figure.line, figure.path, "this is a rate of 0; it must be above 0");
-  return time({.json = figure.json, .line = figure.line, .path = figure.path, .unit = "ns"}, 1 / (*value * rate->factor));
+  return time({.json = figure.json, .line = figure.line, .path = figure.path, .unit = "ns"},
+              1 / (*value * rate->factor));
 }
 
 Result<CostCurve> Reader::curve(const Figure& figure) const {
@@ -354,8 +356,8 @@ Status Reader::read_network(const Group& whole, MachineDescription& machine) con
   if (!network) return tl::unexpected(network.error());
   constexpr std::array<std::string_view, 5> kKeys{"latency", "bandwidth", "occupancy", "unit", "source"};
   if (Status good = check_keys(*network, kKeys); !good) return good;
-  for (const auto& [key, target] : {std::pair("latency", &machine.network.latency_ns),
-                                    std::pair("occupancy", &machine.network.occupancy_ns)}) {
+  for (const auto& [key, target] :
+       {std::pair("latency", &machine.network.latency_ns), std::pair("occupancy", &machine.network.occupancy_ns)}) {
     const auto found = member(*network, key);
     if (!found) return tl::unexpected(found.error());
     const auto one = figure(*network, key, **found);
@@ -364,7 +366,8 @@ Status Reader::read_network(const Group& whole, MachineDescription& machine) con
     if (!cost) return tl::unexpected(cost.error());
     *target = (*cost + 500) / 1000;
     if (*cost != 0 && *target == 0)
-      return wrong(one->line, one->path, "this is less than half a nanosecond; times of a network are whole nanoseconds");
+      return wrong(one->line, one->path,
+                   "this is less than half a nanosecond; times of a network are whole nanoseconds");
   }
   const auto found = member(*network, "bandwidth");
   if (!found) return tl::unexpected(found.error());
@@ -416,8 +419,8 @@ Result<MachineDescription> Reader::read(std::string_view text) {
   constexpr std::array<std::string_view, 6> kKeys{"name", "what", "source", "processor", "network", "costs"};
   if (Status good = check_keys(whole, kKeys); !good) return tl::unexpected(good.error());
   MachineDescription machine;
-  for (const auto& [key, target] : {std::pair("name", &machine.name), std::pair("what", &machine.what),
-                                    std::pair("source", &machine.source)}) {
+  for (const auto& [key, target] :
+       {std::pair("name", &machine.name), std::pair("what", &machine.what), std::pair("source", &machine.source)}) {
     auto found = text_of(whole, key);
     if (!found) return tl::unexpected(found.error());
     *target = std::move(*found);
@@ -446,8 +449,7 @@ std::string compact(const MachineDescription& machine) {
   };
   ordered_json instructions = group();
   const std::span<const std::string_view> classes = counting::class_names();
-  for (size_t i = 0; i < classes.size(); ++i)
-    instructions[std::string(classes[i])] = machine.instructions.of_class[i];
+  for (size_t i = 0; i < classes.size(); ++i) instructions[std::string(classes[i])] = machine.instructions.of_class[i];
   ordered_json calls = group();
   calls["default"] = call(machine.instructions.other_calls);
   for (const auto& [name, cost] : machine.instructions.calls) calls[name] = call(cost);
@@ -469,16 +471,15 @@ std::string compact(const MachineDescription& machine) {
     for (const CostCurve::Point& point : (machine.costs.*std::get<CostCurve MachineCosts::*>(each.member)).points())
       out.push_back({point.processors, point.cost});
   }
-  const ordered_json whole = {
-      {"name", machine.name},
-      {"what", machine.what},
-      {"source", machine.source},
-      {"processor",
-       {{"clock", {{"value", machine.clock_mhz}, {"unit", "MHz"}, {"source", machine.source}}},
-        {"instructions", std::move(instructions)},
-        {"calls", std::move(calls)}}},
-      {"network", std::move(network)},
-      {"costs", std::move(costs)}};
+  const ordered_json whole = {{"name", machine.name},
+                              {"what", machine.what},
+                              {"source", machine.source},
+                              {"processor",
+                               {{"clock", {{"value", machine.clock_mhz}, {"unit", "MHz"}, {"source", machine.source}}},
+                                {"instructions", std::move(instructions)},
+                                {"calls", std::move(calls)}}},
+                              {"network", std::move(network)},
+                              {"costs", std::move(costs)}};
   // A text of the file need not be UTF-8.
   return whole.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }

@@ -33,7 +33,8 @@ Result<std::string> contents(const fs::path& file) {
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (in.bad()) return fail_errno(errno, fmt::format("cannot read the description of a machine '{}'", file.string()));
   text.resize(static_cast<size_t>(in.gcount()));
-  if (text.size() > kLongest) return fail("'{}' is no description of a machine: it is longer than 1 MiB", file.string());
+  if (text.size() > kLongest)
+    return fail("'{}' is no description of a machine: it is longer than 1 MiB", file.string());
   return text;
 }
 

@@ -38,8 +38,8 @@ std::vector<GivenSetting> settings_with_options() {
 // changed, or not at all, in another folder.
 Status apply_machine(const std::vector<GivenSetting>& given, LaunchOptions& options) {
   constexpr std::string_view kVariable = "MULTIGRAIN_MACHINE";
-  const auto setting =
-      std::ranges::find(given, kVariable, [](const GivenSetting& one) { return std::string_view(one.setting->variable); });
+  const auto setting = std::ranges::find(
+      given, kVariable, [](const GivenSetting& one) { return std::string_view(one.setting->variable); });
   const std::string_view name = setting->value ? setting->setting->long_option() : kVariable;
   if (Status settled = settle_machine(name, options.config); !settled) return settled;
   if (options.config.machine == nullptr) return {};

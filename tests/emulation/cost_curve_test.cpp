@@ -22,10 +22,10 @@ TEST(CostCurve, OfOnePriceIsTheSameEverywhere) {
 }
 
 TEST(CostCurve, GoesStraightFromPointToPoint) {
-  const CostCurve made = curve({{.processors = 1, .cost = 100}, {.processors = 5, .cost = 300}, {.processors = 7, .cost = 200}});
-  for (const auto& [processors, cost] :
-       {std::pair(1u, 100u), std::pair(2u, 150u), std::pair(4u, 250u), std::pair(5u, 300u), std::pair(6u, 250u),
-        std::pair(7u, 200u)})
+  const CostCurve made =
+      curve({{.processors = 1, .cost = 100}, {.processors = 5, .cost = 300}, {.processors = 7, .cost = 200}});
+  for (const auto& [processors, cost] : {std::pair(1u, 100u), std::pair(2u, 150u), std::pair(4u, 250u),
+                                         std::pair(5u, 300u), std::pair(6u, 250u), std::pair(7u, 200u)})
     EXPECT_EQ(made.at(processors), cost) << processors;
 }
 

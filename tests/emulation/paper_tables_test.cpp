@@ -18,7 +18,8 @@ struct Row {
 
 void expect(std::initializer_list<Row> rows) {
   for (const Row& row : rows) {
-    EXPECT_LE(std::abs(row.sum - row.paper), row.within * row.paper) << row.name << ": " << row.sum << ", not " << row.paper;
+    EXPECT_LE(std::abs(row.sum - row.paper), row.within * row.paper)
+        << row.name << ": " << row.sum << ", not " << row.paper;
   }
 }
 
@@ -43,28 +44,29 @@ TEST(PaperTables, MgsTable1) {
   const double message = send + latency + receive + step;
 
   const double tlb_read = fault + step + fill;
-  const double fetch = tlb_read + message + page + message;                     // RREQ, RDAT
-  const double recall = message + unmap + step + page + message;                // 1WINV, 1WDATA
+  const double fetch = tlb_read + message + page + message;       // RREQ, RDAT
+  const double recall = message + unmap + step + page + message;  // 1WINV, 1WDATA
   const double write_more = queue + twin;
   const auto release = [&](int writers) {
     // REL; the first INV; mappings go, the diff is made and sent; the home takes one diff after the other; RACK.
     return cycles(c.release) + step + message + message + unmap + step + diff + send + latency +
            writers * (receive + step + small_diff) + message;
   };
-  expect({{"TLB Fill, read", 2302, tlb_read},
-          {"TLB Fill, write", 3590, tlb_read + queue},
-          {"Page Fault, read", 11772, fetch},
-          {"Page Fault, write", 21956, fetch + write_more},
-          {"Upgrade Fault", 12441, tlb_read + write_more + send},
-          {"Page Fault, Single-Writer, read", 29353, fetch + recall},
-          // The paper's takes 5940 cycles more than that of a read, but a Page Fault 10184 more: no sum of these steps has
-          // both.
-          {"Page Fault, Single-Writer, write", 35293, fetch + recall + write_more, 0.13},
-          // REL, 1WGR, ACK1W, RACK.
-          {"Single-Writer Transition", 9992, cycles(c.release) + step + 4 * message},
-          {"Release (2 writers)", 33424, release(2)},
-          {"Release (3 writers)", 33516, release(3)},
-          {"Pointer Translation", 23, cycles(c.check)}});
+  expect(
+      {{"TLB Fill, read", 2302, tlb_read},
+       {"TLB Fill, write", 3590, tlb_read + queue},
+       {"Page Fault, read", 11772, fetch},
+       {"Page Fault, write", 21956, fetch + write_more},
+       {"Upgrade Fault", 12441, tlb_read + write_more + send},
+       {"Page Fault, Single-Writer, read", 29353, fetch + recall},
+       // The paper's takes 5940 cycles more than that of a read, but a Page Fault 10184 more: no sum of these steps has
+       // both.
+       {"Page Fault, Single-Writer, write", 35293, fetch + recall + write_more, 0.13},
+       // REL, 1WGR, ACK1W, RACK.
+       {"Single-Writer Transition", 9992, cycles(c.release) + step + 4 * message},
+       {"Release (2 writers)", 33424, release(2)},
+       {"Release (3 writers)", 33516, release(3)},
+       {"Pointer Translation", 23, cycles(c.check)}});
 }
 
 void expect_genima(const char* name, double word_send, double word_fetch, double page_send, double page_fetch,
