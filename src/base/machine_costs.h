@@ -123,8 +123,8 @@ struct MachineCosts {
   Picoseconds message_send = 0;
   // Entering and leaving a message's handler, whoever runs it: handle().
   Picoseconds message_receive = 0;
-  // The same again if the handler interrupts a processor that computes. 0 if a processor of the node waits and polls:
-  // handle(), in place of NetworkModel::handler_ns.
+  // The same again if the handler interrupts a processor that computes; nothing if a processor of the node waits and polls:
+  // handle(), beside NetworkModel::handler_ns, which --net may have.
   Picoseconds interrupt = 0;
   // Starting a put, a get or an atomic operation on another node's memory, on the requester's processor: start_put(),
   // start_put_pieces(), start_get(), start_fetch_*() and the blocking forms.
