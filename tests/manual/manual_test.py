@@ -139,11 +139,11 @@ class Machines(unittest.TestCase):
     def test_are_those_of_the_table(self) -> None:
         listed = []
         for entry in output(str(BUILD / "bin/mgrun"), "--machine", "list").split("\n\n")[1:-1]:
-            name, clock, network, said = re.fullmatch(
-                r"(\S+) +([\d.]+ MHz), network (\S+)\n(.*)", entry, flags=re.DOTALL
-            ).groups()  # type: ignore[union-attr]
-            what = " ".join(said.split("Source: ")[0].split())
-            listed.append([name, clock, network, what])
+            found = re.fullmatch(r"(\S+) +([\d.]+ MHz), network (\S+)\n(.*)", entry, flags=re.DOTALL)
+            if not found:
+                self.fail(f"mgrun lists a machine in another form: {entry}")
+            name, clock, network, said = found.groups()
+            listed.append([name, clock, network, " ".join(said.split("Source: ")[0].split())])
         self.assertIn("today-rdma", [row[0] for row in listed])
         self.assertEqual(self.rows("machine"), listed)
 
