@@ -27,6 +27,9 @@ endif()
 # In a folder docs beside README.md, as its links and the library's messages say.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md" PATTERN "*.svg")
 
+# What --machine finds by name.
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/machines DESTINATION ${CMAKE_INSTALL_DATADIR}/multigrain FILES_MATCHING PATTERN "*.json")
+
 install(FILES ${PROJECT_SOURCE_DIR}/tools/gdb/multigrain.gdb DESTINATION ${CMAKE_INSTALL_DATADIR}/multigrain)
 
 install(EXPORT MultigrainTargets NAMESPACE Multigrain:: DESTINATION ${package_dir})

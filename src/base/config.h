@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,8 +22,9 @@ enum class AccessMechanism { kAutomatic, kUserfault, kMprotect };
 // This is how system calls of a guest reach its host (src/guest).
 enum class CallsBy { kJump, kTrap };
 enum class StatsFormat { kNone, kText, kJson };
-// Times are what happened here, or what the emulated machine would have taken (profile/virtual_time.h).
-enum class ClockKind { kWall, kVirtual };
+// Times are what happened here; or what the emulated machine would have taken, by the CPU time that was measured here
+// (profile/virtual_time.h), or by what the program has executed (src/count) and the prices of a machine description.
+enum class ClockKind { kWall, kVirtual, kCounted };
 // Nodes' messages and remote memory operations go through memory of this machine, or through UCX.
 enum class FabricKind { kShm, kUcx };
 
@@ -54,7 +56,7 @@ struct ClockScale {
   double protocol = 1;
 };
 
-// These read "wall" or "virtual"; a factor such as "0.5", above 0 and at most a million, or two such as "5000,90"; and
+// These read "wall", "virtual" or "counted"; a factor such as "0.5", above 0 and at most a million, or two such as "5000,90"; and
 // a time such as "20us", at most 1 s.
 Result<ClockKind> parse_clock(std::string_view text);
 Result<ClockScale> parse_clock_scale(std::string_view text);
@@ -69,6 +71,8 @@ struct StatsTarget {
   std::string file;  // empty: standard error
 };
 Result<StatsTarget> parse_stats(std::string_view text);
+
+struct MachineDescription;  // emulation/machine_description.h
 
 struct Config {
   static constexpr unsigned kMaxNodes = NodeSet::kCapacity;
@@ -92,14 +96,16 @@ struct Config {
   CallsBy calls = CallsBy::kJump;                        // MULTIGRAIN_CALLS
   std::vector<std::string> local_files;                  // MULTIGRAIN_LOCAL_FILES: folders, the same everywhere
   NetworkModel network;                                  // MULTIGRAIN_NET
+  bool network_given = false;                            // a machine description has a network of its own
   StatsFormat stats = StatsFormat::kNone;                // MULTIGRAIN_STATS: text, json, text:FILE, json:FILE, none
   std::string stats_file;                                // empty: standard error
   std::optional<HomePolicy> home;                        // MULTIGRAIN_HOME; nullopt (auto): as the protocol prefers
   unsigned prefetch = 16;                                // MULTIGRAIN_PREFETCH: most pages read ahead; 0: none
   bool prefetch_given = false;                           // the default may change with other options
-  ClockKind clock = ClockKind::kWall;                    // MULTIGRAIN_CLOCK: wall or virtual
+  ClockKind clock = ClockKind::kWall;                    // MULTIGRAIN_CLOCK: wall, virtual, counted
   ClockScale clock_scale;                                // MULTIGRAIN_CLOCK_SCALE: virtual time per CPU time
   Nanoseconds skew = 20'000;                             // MULTIGRAIN_SKEW: virtual time between processors
+  std::string machine_text;                              // MULTIGRAIN_MACHINE: a name, a file, the description itself
   MgsOptions mgs;                                        // MULTIGRAIN_MGS
   HlrcOptions hlrc;                                      // MULTIGRAIN_HLRC
   bool check = false;                                    // MULTIGRAIN_CHECK: 0 or 1; names mistakes in porting
@@ -108,6 +114,9 @@ struct Config {
   FabricKind fabric = FabricKind::kShm;                  // MULTIGRAIN_FABRIC: shm or ucx
   std::string interface;                                 // MULTIGRAIN_INTERFACE: network device; empty: UCX's choice
   Nanoseconds silence_limit = 4'000'000'000;             // MULTIGRAIN_TIMEOUT, in seconds: longest silence of a node
+
+  // What `machine_text` means. settle_machine() (emulation/machines.h) sets it under the counted clock, on every node.
+  std::shared_ptr<const MachineDescription> machine;
 
   // The launcher sets these for each node; users do not.
   NodeId node;         // MULTIGRAIN_NODE

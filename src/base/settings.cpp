@@ -59,6 +59,11 @@ Status read_prefetch(std::string_view name, std::string_view text, Config& confi
   return whole<&Config::prefetch, 0, Config::kMaxPrefetch>(name, text, config);
 }
 
+Status read_network(std::string_view name, std::string_view text, Config& config) {
+  config.network_given = true;
+  return parsed<&Config::network, parse_network_model>(name, text, config);
+}
+
 Status read_node(std::string_view name, std::string_view text, Config& config) {
   const std::optional<uint64_t> number = parse_whole(text, Config::kMaxNodes - 1);
   if (!number) return fail("{} is '{}'; it must be a whole number from 0 to {}", name, text, Config::kMaxNodes - 1);
@@ -124,11 +129,16 @@ constexpr Setting kSettings[] = {
      "network devices that ucx uses, such as eth0 or mlx5_0:1 (default: those that ssh uses; lo on one machine)"},
     {"MULTIGRAIN_TIMEOUT", Scope::kRun, parsed<&Config::silence_limit, parse_silence_limit>, "--timeout", "SECONDS",
      "a node or host that is silent for longer counts as gone, a second later at most (default 4; 0: never)"},
-    {"MULTIGRAIN_NET", Scope::kRun, parsed<&Config::network, parse_network_model>, "--net", "MODEL",
+    {"MULTIGRAIN_NET", Scope::kRun, read_network, "--net", "MODEL",
      "emulated network: ideal (default), another name that --net list shows, or figures such as "
      "latency=50us,bandwidth=96MB/s,occupancy=1us"},
     {"MULTIGRAIN_CLOCK", Scope::kRun, parsed<&Config::clock, parse_clock>, "--clock", "CLOCK",
-     "wall (default): times are what happens here; virtual: what the emulated machine would take", "wall,virtual"},
+     "wall (default): times are what happens here; virtual: what the emulated machine would take, by the CPU time "
+     "measured here; counted: the same by what the program executes (mgcc -fmultigrain-count) and the prices of --machine",
+     "wall,virtual,counted"},
+    {"MULTIGRAIN_MACHINE", Scope::kRun, parsed<&Config::machine_text, parse_text>, "--machine", "NAME|FILE",
+     "with --clock counted, what the emulated machine's instructions, protocol and network cost: a name that --machine "
+     "list shows (default today-rdma), or a file with a description; --net replaces its network"},
     {"MULTIGRAIN_CLOCK_SCALE", Scope::kRun, parsed<&Config::clock_scale, parse_clock_scale>, "--clock-scale", "FACTOR",
      "virtual time for each unit of CPU time here (default 1; 2 emulates processors half as fast; 5000,90: the "
      "program's code, the protocol's)"},

@@ -62,13 +62,6 @@ void price(const mg_counted_module& module, const InstructionCosts& costs) {
 
 }  // namespace
 
-std::span<const std::string_view> class_names() {
-  static constexpr std::array<std::string_view, MG_COUNT_CLASSES> kNames = {
-      "integer", "multiply",  "divide",         "load",         "store",      "branch", "call",
-      "atomic",  "float_add", "float_multiply", "float_divide", "float_sqrt", "convert"};
-  return kNames;
-}
-
 void install(const InstructionCosts& costs) {
   Modules& all = modules();
   const LockGuard guard(all.mutex);

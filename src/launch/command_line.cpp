@@ -14,6 +14,8 @@
 #include <sstream>
 
 #include "base/settings.h"
+#include "emulation/machine_description.h"
+#include "emulation/machines.h"
 
 namespace multigrain {
 namespace {
@@ -30,6 +32,20 @@ std::vector<GivenSetting> settings_with_options() {
   for (const Setting& setting : settings())
     if (setting.option != nullptr) all.push_back({&setting, {}, false});
   return all;
+}
+
+// Finds out what --machine means, and tells the nodes the description itself: they need no file, which they could find
+// changed, or not at all, in another folder.
+Status apply_machine(const std::vector<GivenSetting>& given, LaunchOptions& options) {
+  constexpr std::string_view kVariable = "MULTIGRAIN_MACHINE";
+  const auto setting = std::ranges::find(
+      given, kVariable, [](const GivenSetting& one) { return std::string_view(one.setting->variable); });
+  const std::string_view name = setting->value ? setting->setting->long_option() : kVariable;
+  if (Status settled = settle_machine(name, options.config); !settled) return settled;
+  if (options.config.machine == nullptr) return {};
+  std::erase_if(options.environment, [&](const auto& pair) { return pair.first == kVariable; });
+  options.environment.emplace_back(kVariable, compact(*options.config.machine));
+  return {};
 }
 
 // Takes each setting from its option, or else from its variable.
@@ -49,6 +65,7 @@ Status apply(std::vector<GivenSetting>& given, LaunchOptions& options) {
     else if (one.value)
       options.environment.emplace_back(one.setting->variable, text);
   }
+  if (Status machine = apply_machine(given, options); !machine) return machine;
   return validate(options.config);
 }
 
@@ -260,8 +277,14 @@ Result<std::variant<LaunchOptions, Information>> parse_command_line(int argc, co
   LaunchOptions& options = line.options;
   if (const Status status = read_deadlock(line, options); !status) return tl::unexpected<Error>(status.error());
   if (line.pin && line.no_pin) return fail("--pin and --no-pin exclude each other");
-  for (const GivenSetting& one : line.settings)
-    if (one.setting->long_option() == "--net" && one.value == "list") return Information{render_network_presets()};
+  for (const GivenSetting& one : line.settings) {
+    if (one.value != "list") continue;
+    if (one.setting->long_option() == "--net") return Information{render_network_presets()};
+    if (one.setting->long_option() != "--machine") continue;
+    auto machines = render_machines();
+    if (!machines) return tl::unexpected<Error>(machines.error());
+    return Information{std::move(*machines)};
+  }
   auto program = program_of(app.remaining());
   if (!program) return tl::unexpected<Error>(program.error());
   options.program = std::move(*program);

@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "base/output_file.h"
+#include "emulation/machines.h"
 #include "instrument/runtime/hazards.h"
 #include "instrument/runtime/installed_protocol.h"
 #include "profile/virtual_time.h"
@@ -59,6 +60,7 @@ Status Node::start(const std::function<Status(Node&)>& prepare) {
   if (!bootstrap) return tl::unexpected(bootstrap.error());
   auto config = config_from_environment();
   if (!config) return tl::unexpected(config.error());
+  if (Status settled = settle_machine("MULTIGRAIN_MACHINE", *config); !settled) return settled;
   set_panic_node(config->node.value);
   if (config->node == NodeId(0) && !config->stats_file.empty()) {
     auto file = check_output_file(config->stats_file);

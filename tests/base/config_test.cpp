@@ -161,6 +161,34 @@ TEST(Config, ChoosesThePageProtocolByWhatARemoteAccessCosts) {
   EXPECT_EQ(config.traits().name, "shasta");
 }
 
+TEST(Config, OnlyTheCountedClockHasAMachine) {
+  Config config;
+  config.machine_text = "alewife";
+  for (const ClockKind clock : {ClockKind::kWall, ClockKind::kVirtual}) {
+    config.clock = clock;
+    EXPECT_EQ(validate(config).error().message,
+              "--machine prices what the counted clock counts; give --clock counted (--machine or MULTIGRAIN_MACHINE)");
+  }
+  config.clock = ClockKind::kCounted;
+  EXPECT_THAT(validate(config).error().message, HasSubstr("not built yet"));
+  config.fabric = FabricKind::kUcx;
+  EXPECT_THAT(validate(config).error().message, HasSubstr("needs fabric shm and no hosts"));
+}
+
+TEST(Config, UnderTheCountedClockNodesShareNoMemory) {
+  Config config;
+  config.clock = ClockKind::kCounted;
+  EXPECT_FALSE(config.shares_memory());
+  EXPECT_EQ(config.traits().name, "mgs");
+  EXPECT_EQ(config.home_under(config.traits()), HomePolicy::kInterleaved);
+}
+
+TEST_F(EnvironmentTest, KnowsWhetherANetworkWasGiven) {
+  EXPECT_FALSE(config_from_environment()->network_given);
+  set("MULTIGRAIN_NET", "ideal");
+  EXPECT_TRUE(config_from_environment()->network_given);
+}
+
 TEST_F(EnvironmentTest, ReadsEveryVariable) {
   set("MULTIGRAIN_NODES", "4");
   set("MULTIGRAIN_PROCS_PER_NODE", "2");

@@ -57,6 +57,8 @@ for lto in OFF ON; do
   done
 done
 
+expect "machines" "alewife" bash -c '"$1" --machine list | grep -o "^alewife"' - "$mgrun"
+[[ $("$mgrun" --machine list) == *"$prefix/share/multigrain/machines"* ]] || fail "the machines listed are not the installed ones"
 [[ $("$mgrun" --version) == "mgrun (Multigrain) $(pkg-config --modversion multigrain)" ]] || fail "versions differ"
 [[ -f $(pkg-config --variable=parmacs multigrain) ]] || fail "parmacs.m4 is not installed"
 for header in $(cd "$prefix/include" && find . -name '*.h*'); do

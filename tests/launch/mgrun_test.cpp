@@ -181,6 +181,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadUsage{{"--region-size", "10", "true"}, "region's size is 10"},
         BadUsage{{"--net", "fast", "true"}, "--net: network model 'fast'"},
         BadUsage{{"--net", "latency=5", "true"}, "latency is '5'"},
+        BadUsage{{"--machine", "alewife", "true"},
+                 "--machine prices what the counted clock counts; give --clock counted"},
+        BadUsage{{"--machine", "alewife", "--clock", "virtual", "true"}, "give --clock counted"},
         BadUsage{{"--protocol", "mesi", "true"}, "protocol is 'mesi'; it must be auto, mgs"},
         BadUsage{{"--access", "magic", "true"}, "--access"}, BadUsage{{"--home", "moon", "true"}, "--home"},
         BadUsage{{"--stats", "xml", "true"}, "--stats"},
@@ -234,6 +237,23 @@ TEST_F(MgrunTest, ListsNetworksWithTheirFigures) {
   EXPECT_THAT(out(), HasSubstr("Source: "));
   EXPECT_EQ(run({"--net", "carrier-pigeon", "true"}), 2);
   EXPECT_THAT(err(), HasSubstr("mgrun --net list"));
+}
+
+TEST_F(MgrunTest, ListsMachinesWithTheirSources) {
+  EXPECT_EQ(run({"--machine", "list"}), 0);
+  EXPECT_THAT(out(), HasSubstr("alewife           20 MHz, network latency=50us\n"));
+  EXPECT_THAT(out(), HasSubstr("Source: the MGS paper"));
+  EXPECT_EQ(run({"--clock", "counted", "--machine", "pdp-11", "true"}), 2);
+  EXPECT_THAT(err(), HasSubstr("mgrun: --machine: there is no machine 'pdp-11'; mgrun --machine list shows those"));
+}
+
+TEST_F(MgrunTest, NamesFileLineAndKeyOfAMistakeInAMachine) {
+  const std::string file = (folder_ / "machine.json").string();
+  std::ofstream(file) << "{\n\"name\": \"x\",\n\"speed\": 3}\n";
+  EXPECT_EQ(run({"--clock", "counted", "--machine", file, "true"}), 2);
+  EXPECT_THAT(err(), HasSubstr("mgrun: --machine: " + file + ", line 3: speed: there is no such key"));
+  EXPECT_EQ(run({"--clock", "counted", "true"}, {{"MULTIGRAIN_MACHINE", file}}), 2);
+  EXPECT_THAT(err(), HasSubstr("mgrun: MULTIGRAIN_MACHINE: " + file + ", line 3: speed: "));
 }
 
 TEST_F(MgrunTest, ReturnsTheProgramsStatus) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -120,6 +121,36 @@ class RepeatedOptions(unittest.TestCase):
                 choices = set(of_mgrun[name].choices)
                 named = choices & set(re.findall(r"[-\w]+", option.text))
                 self.assertIn(named, [set(), choices], "mgstudy names some of mgrun's values, and not others")
+
+
+class Machines(unittest.TestCase):
+    """docs/user/machines.md, and the machines that mgrun lists."""
+
+    def rows(self, title: str) -> list[list[str]]:
+        """The cells of the table whose first column has this title."""
+        lines = iter((SOURCE / "docs/user/machines.md").read_text().splitlines())
+        next(line for line in lines if line.startswith(f"| {title} |"))
+        next(lines)
+        rows = []
+        while (line := next(lines)).startswith("| "):
+            rows.append([cell.strip(" `") for cell in line.strip("| ").split(" | ")])
+        return rows
+
+    def test_are_those_of_the_table(self) -> None:
+        listed = []
+        for entry in output(str(BUILD / "bin/mgrun"), "--machine", "list").split("\n\n")[1:-1]:
+            found = re.fullmatch(r"(\S+) +([\d.]+ MHz), network (\S+)\n(.*)", entry, flags=re.DOTALL)
+            if not found:
+                self.fail(f"mgrun lists a machine in another form: {entry}")
+            name, clock, network, said = found.groups()
+            listed.append([name, clock, network, " ".join(said.split("Source: ")[0].split())])
+        self.assertIn("today-rdma", [row[0] for row in listed])
+        self.assertEqual(self.rows("machine"), listed)
+
+    def test_have_the_prices_of_the_table(self) -> None:
+        described = json.loads((SOURCE / "machines/alewife.json").read_text())["costs"]
+        prices = [name for name in described if name not in ("unit", "source")]
+        self.assertEqual([row[0] for row in self.rows("price")], prices)
 
 
 class Documentation(unittest.TestCase):
