@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -39,6 +41,7 @@ constinit std::atomic<uint32_t> g_next_interrupted{0};
 [[gnu::tls_model("initial-exec")]] constinit thread_local Nanoseconds t_floor = 0;
 [[gnu::tls_model("initial-exec")]] constinit thread_local bool t_has_waited = false;  // since its last fault
 [[gnu::tls_model("initial-exec")]] constinit thread_local ProcessorClock* t_processor = nullptr;
+
 
 Nanoseconds scaled(Nanoseconds cpu, double factor) {
   return static_cast<Nanoseconds>(static_cast<double>(cpu) * factor);
@@ -112,19 +115,25 @@ void take_interrupts() {
 }
 
 // Called when a processor that has been in the program's code until now comes from there in a way that costs `cost`, a
-// part of what has passed since its clock was read. From here on it is in the protocol. Returns false if the calling
-// thread is no such processor.
-bool come_from_program(Nanoseconds cost) {
-  if (t_processor == nullptr || t_active != nullptr || !t_own.runs) return false;
+// part of what has passed since its clock was read. From here on it is in `category`. Returns how much of the cost had
+// passed, which is on no clock yet; nothing if the calling thread is no such processor.
+std::optional<Nanoseconds> come_from_program(Nanoseconds cost, Category category) {
+  if (t_processor == nullptr || t_active != nullptr || !t_own.runs) return std::nullopt;
   ProcessorProfile& profile = this_profile();
-  if (profile.current() != Category::kUser) return false;
+  if (profile.current() != Category::kUser) return std::nullopt;
   const Nanoseconds cpu = thread_cpu_ns();
-  const Nanoseconds of_protocol = std::min(cost, cpu - t_own.mark);
-  t_own.base += scaled(cpu - t_own.mark - of_protocol, g_options.scale);
+  const Nanoseconds passed = std::min(cost, cpu - t_own.mark);
+  t_own.base += scaled(cpu - t_own.mark - passed, g_options.scale);
   t_own.mark = cpu;
-  profile.enter_at(Category::kProtocol, t_own.base);
-  t_own.base += scaled(of_protocol, g_options.protocol_scale);
-  return true;
+  profile.enter_at(category, t_own.base);
+  return passed;
+}
+
+// Does the same for a cost that the emulated machine has as well: it is the protocol's. Returns false in place of nothing.
+bool come_to_protocol(Nanoseconds cost) {
+  const std::optional<Nanoseconds> passed = come_from_program(cost, Category::kProtocol);
+  if (passed) t_own.base += scaled(*passed, g_options.protocol_scale);
+  return passed.has_value();
 }
 
 // Returns whether the thread sleeps or is stopped, as /proc says; false if that cannot be found out.
@@ -162,10 +171,19 @@ Nanoseconds ThreadClock::read() {
     // The time since then belongs to the category in which the thread has been, for each change of category
     // reads the clock.
     const bool program = !of_handler && this_profile().current() == Category::kUser;
-    base += scaled(cpu - mark, program ? g_options.scale : g_options.protocol_scale);
-    mark = cpu;
+    add(scaled(cpu - mark, program ? g_options.scale : g_options.protocol_scale));
+    // Finding time for a handler's work is no part of that work.
+    mark = time == nullptr ? cpu : thread_cpu_ns();
   }
   return base;
+}
+
+void ThreadClock::add(Nanoseconds length) {
+  worked += length;
+  if (time == nullptr)
+    base += length;
+  else if (length != 0)
+    base = time->take(base, length);
 }
 
 void ThreadClock::run() {
@@ -182,7 +200,9 @@ Nanoseconds ThreadClock::stop() {
 
 void advance(Nanoseconds when) {
   ThreadClock& clock = active();
-  clock.base = std::max(clock.read(), when);
+  const Nanoseconds now = clock.read();
+  // A handler that waits keeps the node from handling another message.
+  if (now < when) clock.add(when - now);
 }
 
 void announce(const void* event, Nanoseconds when) {
@@ -300,12 +320,12 @@ Nanoseconds clock_of(unsigned local_processor) {
 void trapped() {
   if (!on()) return;
   const bool cold = std::exchange(t_has_waited, false);
-  if (come_from_program(cold ? g_options.cold_trap_ns : g_options.trap_ns))
+  if (come_to_protocol(cold ? g_options.cold_trap_ns : g_options.trap_ns))
     this_profile().enter_at(Category::kUser, t_own.base);
 }
 
 bool MissedCheck::begin() {
-  return come_from_program(g_options.check_ns);
+  return come_to_protocol(g_options.check_ns);
 }
 
 void MissedCheck::end() {
@@ -416,8 +436,10 @@ Wait::~Wait() {
 
 // --- Handlers
 
-HandlerScope::HandlerScope(Nanoseconds begin, Nanoseconds overhead)
-    : begin_(begin), clock_{.base = begin + overhead, .of_handler = true}, outer_(t_active), outer_ran_(active().runs) {
+HandlerScope::HandlerScope(Nanoseconds arrival, Nanoseconds overhead, HandlerTime& time)
+    : clock_{.base = time.take(arrival, overhead), .of_handler = true, .time = &time, .worked = overhead},
+      outer_(t_active),
+      outer_ran_(active().runs) {
   active().stop();
   clock_.run();
   t_active = &clock_;
@@ -429,7 +451,8 @@ HandlerScope::~HandlerScope() {
 }
 
 Nanoseconds HandlerScope::elapsed() {
-  return clock_.read() - begin_;
+  clock_.read();
+  return clock_.worked;
 }
 
 Interrupted choose_interrupted() {

@@ -90,6 +90,15 @@ struct Options {
 // are threads.
 void start(const Shared& shared, const Options& options);
 
+// When the work of a message's handler is done, on a node that handles one message at a time.
+class HandlerTime {
+ public:
+  virtual ~HandlerTime() = default;
+  // Takes `length` nanoseconds of the node's time for handlers, of what is free from `from` on. Returns when the last of
+  // them ends; with a length of 0, the first moment that is free.
+  virtual Nanoseconds take(Nanoseconds from, Nanoseconds length) = 0;
+};
+
 namespace internal {
 extern bool g_on;
 
@@ -98,8 +107,12 @@ struct ThreadClock {
   Nanoseconds mark = 0;  // thread_cpu_ns(), while it runs
   bool runs = false;
   bool of_handler = false;
+  HandlerTime* time = nullptr;  // where a handler's work goes; nullptr: it follows itself without a gap
+  Nanoseconds worked = 0;       // how much work of a handler has gone there
 
   Nanoseconds read();
+  // Lets the clock go on by `length`.
+  void add(Nanoseconds length);
   void run();
   // Stops the clock, and returns the time at which it stands.
   Nanoseconds stop();
@@ -240,18 +253,17 @@ inline void announce(const void* event, Nanoseconds when) {
 // --- Handlers, for fabric/emulation/virtual_fabric.h.
 
 // The calling thread runs a message's handler, with a clock of its own, for as long as this lives. The clock starts at
-// `begin`, and the handler at `begin + overhead`.
+// the first moment from `arrival` on that `time` has free, and the handler after `overhead` more of work.
 class HandlerScope {
  public:
-  HandlerScope(Nanoseconds begin, Nanoseconds overhead);
+  HandlerScope(Nanoseconds arrival, Nanoseconds overhead, HandlerTime& time);
   ~HandlerScope();
   HandlerScope(const HandlerScope&) = delete;
   HandlerScope& operator=(const HandlerScope&) = delete;
-  // Returns how long the handler has taken so far, the overhead included.
+  // Returns how much the handler has worked so far, and waited, the overhead included.
   [[nodiscard]] Nanoseconds elapsed();
 
  private:
-  const Nanoseconds begin_;
   internal::ThreadClock clock_;
   internal::ThreadClock* const outer_;
   const bool outer_ran_;

@@ -18,6 +18,7 @@ constexpr unsigned kProcessors = 4;
 constexpr Nanoseconds kSkew = 1'000'000;
 constexpr Nanoseconds kSecond = 1'000'000'000;
 constexpr Nanoseconds kCheck = 50'000;
+constexpr unsigned kScale = 10;  // of the program's code; that of the rest is 1
 
 std::array<virtual_time::ProcessorClock, kProcessors> g_clocks{};
 std::atomic<uint32_t> g_sleepers{0};
@@ -27,7 +28,7 @@ class VirtualTimeTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     virtual_time::start({.processors = g_clocks, .sleepers = &g_sleepers},
-                        {.check_ns = kCheck, .skew_ns = kSkew, .processors = kProcessors});
+                        {.scale = kScale, .check_ns = kCheck, .skew_ns = kSkew, .processors = kProcessors});
   }
 
   // Runs a function on each of the first processors, all beginning at the same virtual time.
@@ -75,6 +76,12 @@ void work_unseen() {
   while (clock_ns(CLOCK_THREAD_CPUTIME_ID) < end) {
   }
 }
+
+// The time of a node that handles nothing else.
+class AllFree final : public virtual_time::HandlerTime {
+ public:
+  Nanoseconds take(Nanoseconds from, Nanoseconds length) override { return from + length; }
+};
 
 // This waits as fabric/wait.h does, without a fabric.
 void wait_for(EventCount& event, const std::atomic<bool>& done) {
@@ -136,7 +143,8 @@ TEST_F(VirtualTimeTest, HandlersAreChargedToWhoWaits) {
         const virtual_time::Interrupted waiting = virtual_time::choose_interrupted();
         EXPECT_EQ(waiting.processor, &g_clocks[0]);
         const Nanoseconds begin = virtual_time::now() + 2 * kSecond;
-        virtual_time::HandlerScope handler(begin, kSecond);
+        AllFree time;
+        virtual_time::HandlerScope handler(begin, kSecond, time);
         EXPECT_GE(virtual_time::stamp(), begin + kSecond);
         EXPECT_GE(handler.elapsed(), kSecond);
         virtual_time::charge(waiting, handler.elapsed());
