@@ -34,6 +34,10 @@
 
 #include "base/clock.h"
 
+namespace multigrain {
+enum class Category : uint8_t;  // profile/profile.h
+}
+
 namespace multigrain::virtual_time {
 
 // One processor, as all nodes see it. All zeroes mean that it runs nothing.
@@ -213,6 +217,26 @@ class MissedCheck {
   static bool begin();
   static void end();
   const bool missed_;
+};
+
+// The calling processor has called the runtime, which works for it as long as this lives: in virtual time that is time
+// of `category`, at the factor for the protocol and synchronisation, however short the call is. Without this, a call
+// that changes no category by itself, such as that of a lock which nobody else wants, would be the program's code. What
+// it costs to read the clock at both ends is the emulation's, and left out: it is measured once, when virtual time is
+// turned on. On the wall clock this is one test of a constant at each end.
+class RuntimeCall {
+ public:
+  explicit RuntimeCall(Category category) : came_(on() && begin(category)) {}
+  ~RuntimeCall() {
+    if (came_) end();
+  }
+  RuntimeCall(const RuntimeCall&) = delete;
+  RuntimeCall& operator=(const RuntimeCall&) = delete;
+
+ private:
+  static bool begin(Category category);
+  static void end();
+  const bool came_;
 };
 
 namespace internal {

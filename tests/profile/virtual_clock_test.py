@@ -107,6 +107,24 @@ class Phases(unittest.TestCase):
             with open(path, encoding="utf-8") as file:
                 return json.load(file)
 
+    def test_a_lock_that_nobody_else_wants_is_not_the_programs_time(self):
+        count = 20_000
+        def cost(scale, protocol):
+            processor = processors_of(self.phase("locks", count, "--clock-scale", scale, "--protocol", protocol))[0]
+            return processor["lock_ns"] / count, processor["user_ns"] / count
+        def least(costs):
+            return [min(each) for each in zip(*costs)]
+        for protocol in ("mgs", "hlrc"):
+            lock, _ = least(cost("1,1", protocol) for _ in range(3))
+            slowed, user = least(cost("10000,1", protocol) for _ in range(3))
+            self.assertLess(slowed, 3 * lock, protocol)
+            self.assertLess(lock, 3 * slowed, protocol)
+            # The loop and its two calls are the program's, and no more than those.
+            self.assertLess(user, 10_000 * lock / 3, protocol)
+            # The other factor is that of the lock.
+            dear, _ = least(cost("1,1000", protocol) for _ in range(3))
+            self.assertGreater(dear, 300 * lock, protocol)
+
     def test_the_network_is_not_hidden_behind_the_copy_that_stands_for_it(self):
         count = 200
         def page(net):

@@ -205,6 +205,34 @@ TEST_F(VirtualTimeTest, WhatMissedChecksCostIsProtocolTime) {
   });
 }
 
+TEST_F(VirtualTimeTest, WhatTheRuntimeIsCalledForIsNotTheProgramsTime) {
+  run([] {
+    ProcessorProfile& profile = this_profile();
+    ProfileSnapshot start, end;
+    profile.snapshot(start);
+    const Nanoseconds before = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    {
+      const virtual_time::RuntimeCall call(Category::kLock);
+      EXPECT_EQ(profile.current(), Category::kLock);
+      work_unseen();
+      {
+        const CategoryScope wait(profile, Category::kDataWait);
+        // A call that the runtime makes is part of what it does.
+        const virtual_time::RuntimeCall again(Category::kLock);
+        EXPECT_EQ(profile.current(), Category::kDataWait);
+      }
+      EXPECT_EQ(profile.current(), Category::kLock);
+    }
+    EXPECT_EQ(profile.current(), Category::kUser);
+    const Nanoseconds took = clock_ns(CLOCK_THREAD_CPUTIME_ID) - before;
+    profile.snapshot(end);
+    const Nanoseconds lock = end.since(start).ticks[static_cast<size_t>(Category::kLock)];
+    // At the program's factor it would be ten times 200 us and more.
+    EXPECT_GE(lock, 200'000u);
+    EXPECT_LT(lock, took * kScale / 2);
+  });
+}
+
 TEST_F(VirtualTimeTest, NobodyRunsAheadOfTheSlowest) {
   const auto processor = [&](unsigned self, Nanoseconds step) {
     const Nanoseconds end = virtual_time::now() + 40 * kSkew;
