@@ -41,7 +41,7 @@ constinit std::atomic<uint32_t> g_next_interrupted{0};
 [[gnu::tls_model("initial-exec")]] constinit thread_local Nanoseconds t_floor = 0;
 [[gnu::tls_model("initial-exec")]] constinit thread_local bool t_has_waited = false;  // since its last fault
 [[gnu::tls_model("initial-exec")]] constinit thread_local ProcessorClock* t_processor = nullptr;
-
+[[gnu::tls_model("initial-exec")]] constinit thread_local unsigned t_unaccounted = 0;  // how many UnaccountedMessages
 
 // What a RuntimeCall costs outside the time between its two readings of the clock, and between them; and how much of the
 // first the calling thread's program has still been charged with.
@@ -312,6 +312,18 @@ Unaccounted::~Unaccounted() {
   if (clock_ != nullptr) clock_->run();
 }
 
+UnaccountedMessages::UnaccountedMessages() {
+  ++t_unaccounted;
+}
+
+UnaccountedMessages::~UnaccountedMessages() {
+  --t_unaccounted;
+}
+
+bool UnaccountedMessages::on() {
+  return t_unaccounted != 0;
+}
+
 // --- Processors
 
 void adopt(unsigned local_processor) {
@@ -465,6 +477,7 @@ ProcessorClock::State kind_of_wait() {
 Wait::Wait(const void* event, const std::atomic<Nanoseconds>& when) : event_(event), when_(when) {
   if (!on() || t_active != nullptr) return;
   active_ = true;
+  ran_ = t_own.runs;
   t_own.stop();
   if (t_processor == nullptr) return;
   take_interrupts();
@@ -497,7 +510,7 @@ Wait::~Wait() {
   }
   // Other threads have had the core, as far as can be known.
   t_has_waited = true;
-  t_own.run();
+  if (ran_) t_own.run();
 }
 
 // --- Handlers
@@ -505,13 +518,15 @@ Wait::~Wait() {
 HandlerScope::HandlerScope(Nanoseconds arrival, Nanoseconds overhead, HandlerTime& time)
     : clock_{.base = time.take(arrival, overhead), .of_handler = true, .time = &time, .worked = overhead},
       outer_(t_active),
-      outer_ran_(active().runs) {
+      outer_ran_(active().runs),
+      outer_unaccounted_(std::exchange(t_unaccounted, 0)) {
   active().stop();
   clock_.run();
   t_active = &clock_;
 }
 
 HandlerScope::~HandlerScope() {
+  t_unaccounted = outer_unaccounted_;
   t_active = outer_;
   if (outer_ran_) active().run();
 }
@@ -519,6 +534,18 @@ HandlerScope::~HandlerScope() {
 Nanoseconds HandlerScope::elapsed() {
   clock_.read();
   return clock_.worked;
+}
+
+UnaccountedHandler::UnaccountedHandler() : outer_(t_active), outer_ran_(active().runs) {
+  active().stop();
+  ++t_unaccounted;
+  t_active = &clock_;
+}
+
+UnaccountedHandler::~UnaccountedHandler() {
+  t_active = outer_;
+  --t_unaccounted;
+  if (outer_ran_) active().run();
 }
 
 Interrupted choose_interrupted() {

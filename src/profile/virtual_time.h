@@ -170,6 +170,22 @@ class Unaccounted {
   internal::ThreadClock* clock_ = nullptr;  // if it ran
 };
 
+// Nor is what the calling thread sends as long as this lives, and what handlers of such messages do and send: it costs
+// no processor time, and takes neither links nor handlers (fabric/emulation/virtual_fabric.h). A handler that runs
+// meanwhile for another message is charged as ever.
+class UnaccountedMessages {
+ public:
+  UnaccountedMessages();
+  ~UnaccountedMessages();
+  UnaccountedMessages(const UnaccountedMessages&) = delete;
+  UnaccountedMessages& operator=(const UnaccountedMessages&) = delete;
+  // Returns whether the calling thread has one.
+  static bool on();
+
+ private:
+  const Unaccounted work_;
+};
+
 // --- Processors.
 
 // Makes the calling thread this processor of the node; its clock stands still.
@@ -267,6 +283,7 @@ class Wait {
   const void* event_;
   const std::atomic<Nanoseconds>& when_;
   bool active_ = false;
+  bool ran_ = false;
 };
 
 // Processors of this node that wait for `event` are runnable since `when`.
@@ -286,6 +303,22 @@ class HandlerScope {
   HandlerScope& operator=(const HandlerScope&) = delete;
   // Returns how much the handler has worked so far, and waited, the overhead included.
   [[nodiscard]] Nanoseconds elapsed();
+
+ private:
+  internal::ThreadClock clock_;
+  internal::ThreadClock* const outer_;
+  const bool outer_ran_;
+  const unsigned outer_unaccounted_;
+};
+
+// The calling thread runs the handler of a message that is not accounted, on a clock that stands at 0, for as long as
+// this lives.
+class UnaccountedHandler {
+ public:
+  UnaccountedHandler();
+  ~UnaccountedHandler();
+  UnaccountedHandler(const UnaccountedHandler&) = delete;
+  UnaccountedHandler& operator=(const UnaccountedHandler&) = delete;
 
  private:
   internal::ThreadClock clock_;

@@ -140,5 +140,37 @@ TEST_F(VirtualFabricTest, HandlersOfANodeNeverOverlap) {
   EXPECT_LT(replies[1], 26 * kSecond);
 }
 
+TEST_F(VirtualFabricTest, WhatIsUnaccountedTakesNoTimeOfAnything) {
+  const NetworkModel model{.latency_ns = 1000, .occupancy_ns = 70, .handler_ns = 5'000'000'000};
+  auto sender = make(NodeId(0), model);
+  auto home = make(NodeId(1), model);
+  home.set_handler(
+      kType,
+      [](void* fabric, const Message& message) {
+        EXPECT_EQ(message.arrival, 0u);
+        static_cast<VirtualFabric*>(fabric)->send(message.from, {.type = kReply}, SendContext::kHandler);
+      },
+      &home);
+  {
+    const virtual_time::UnaccountedMessages measuring;
+    sender.send(NodeId(1), {.type = kType}, SendContext::kOrdinary);
+  }
+  ASSERT_TRUE(network_.deliver(NodeId(0), NodeId(1)));
+  ASSERT_EQ(network_.pending().size(), 1u);
+  EXPECT_EQ(network_.pending().front()->not_before, 0u);
+  {
+    VirtualFabric::NodeState::Resource& handler = states_[1].handler;
+    const LockGuard hold(handler.lock);
+    EXPECT_EQ(handler.calendar.intervals(), 0u);
+  }
+  // The links are free for what is accounted.
+  sender.send(NodeId(1), {.type = kReply}, SendContext::kOrdinary);
+  std::vector<Nanoseconds> times;
+  for (const auto* message : network_.pending()) times.push_back(message->not_before);
+  EXPECT_EQ(times.size(), 2u);
+  EXPECT_EQ(std::ranges::max(times), start_ + 1070);
+  EXPECT_EQ(virtual_time::now(), start_);
+}
+
 }  // namespace
 }  // namespace multigrain

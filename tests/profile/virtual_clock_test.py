@@ -107,6 +107,16 @@ class Phases(unittest.TestCase):
             with open(path, encoding="utf-8") as file:
                 return json.load(file)
 
+    def test_measuring_takes_no_time(self):
+        # With many processors of a node there are many profiles to look at, with many nodes many to tell.
+        for nodes, processors in ((1, 16), (8, 1), (2, 4)):
+            machine = {"nodes": nodes, "processors": processors}
+            options = ("--clock-scale", "10000,90", "--skew", "1ms", "--net", "mgs")
+            barriers = self.phase("barriers", 40, *options, **machine)["run"]["elapsed_ns"] / 40
+            # The least of three, for whatever else this machine does costs processors that are so slow much.
+            empty = min(self.phase("empty", 0, *options, **machine)["run"]["elapsed_ns"] for _ in range(3))
+            self.assertLess(empty, 6 * barriers, machine)
+
     def test_a_lock_that_nobody_else_wants_is_not_the_programs_time(self):
         count = 20_000
         def cost(scale, protocol):

@@ -233,6 +233,31 @@ TEST_F(VirtualTimeTest, WhatTheRuntimeIsCalledForIsNotTheProgramsTime) {
   });
 }
 
+TEST_F(VirtualTimeTest, AClockStandsForWhatIsUnaccountedThroughWaitsAndHandlers) {
+  EventCount event;
+  std::atomic<bool> done{false};
+  run(
+      [&] {
+        const virtual_time::UnaccountedMessages measuring;
+        const Nanoseconds before = virtual_time::now();
+        wait_for(event, done);
+        work_unseen();
+        EXPECT_EQ(virtual_time::now(), before);
+        EXPECT_TRUE(virtual_time::UnaccountedMessages::on());
+      },
+      [&] {
+        while (!virtual_time::choose_interrupted().waits) std::this_thread::yield();
+        virtual_time::advance(virtual_time::now() + 5 * kSecond);
+        EXPECT_FALSE(virtual_time::UnaccountedMessages::on());
+        const virtual_time::UnaccountedHandler handler;
+        EXPECT_TRUE(virtual_time::UnaccountedMessages::on());
+        EXPECT_EQ(virtual_time::stamp(), 0u);
+        event.mark();
+        done = true;
+        event.notify();
+      });
+}
+
 TEST_F(VirtualTimeTest, NobodyRunsAheadOfTheSlowest) {
   const auto processor = [&](unsigned self, Nanoseconds step) {
     const Nanoseconds end = virtual_time::now() + 40 * kSkew;

@@ -175,8 +175,12 @@ void VirtualFabric::set_handler(MessageType type, MessageHandler handler, void* 
 
 void VirtualFabric::send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice slice,
                          SendContext context, Nanoseconds not_before) {
+  if (virtual_time::UnaccountedMessages::on()) {
+    inner().send(to, header, payload, slice, context);
+    return;
+  }
   const Nanoseconds arrival = carry(self(), to, virtual_time::stamp(), payload.size() + slice.length);
-  // The arrival is at least 1, because 0 would mean that the message has none.
+  // The arrival is at least 1, because 0 means that the message is not accounted.
   inner().send(to, header, payload, slice, context, std::max({arrival, not_before, Nanoseconds{1}}));
 }
 
@@ -187,6 +191,11 @@ void VirtualFabric::fetch_part(const Message& message, uint32_t from, std::span<
 void VirtualFabric::handle(void* handler, const Message& message) {
   const Handler& own = *static_cast<Handler*>(handler);
   const VirtualFabric& fabric = *own.fabric;
+  if (message.arrival == 0) {
+    const virtual_time::UnaccountedHandler scope;
+    own.function(own.context, message);
+    return;
+  }
   NodeHandlerTime time(fabric.nodes_[fabric.self().value].handler);
   const virtual_time::Interrupted interrupted = virtual_time::choose_interrupted();
   Nanoseconds cost = 0;

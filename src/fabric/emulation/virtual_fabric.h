@@ -21,7 +21,8 @@
 //
 // So there is contention at the interface of each node in both directions, and at its protocol handler, which the MGS
 // paper says its emulation leaves out ([MGS], section 4). The copies that carry the bytes here are no processor's time.
-// A node's operations on its own memory cost what they cost here.
+// A node's operations on its own memory cost what they cost here. What is sent under
+// virtual_time::UnaccountedMessages costs nothing at all, and arrives at once.
 #pragma once
 
 #include <array>
