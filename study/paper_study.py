@@ -8,6 +8,12 @@ import os
 import statistics
 import subprocess
 import sys
+import time
+
+# How often, and how far apart, one processor here is measured for a scale, and of how many runs each is the median.
+MOMENTS = 5
+SECONDS_BETWEEN_MOMENTS = 10
+RUNS_OF_A_MOMENT = 3
 
 
 def parser_of(description, out, repetitions):
@@ -93,6 +99,10 @@ def quotient(of, by):
     return f"{of / by:.2f}" if of and by else "failed"
 
 
+def spread_text(spread):
+    return "–" if spread is None else f"{100 * spread:.0f}%"
+
+
 def percent(part, of=1):
     return NONE if part is None or not of else f"{100 * part / of:.0f}%"
 
@@ -100,21 +110,49 @@ def percent(part, of=1):
 class PaperStudy:
     def __init__(self, options):
         self.options = options
+        self.measured = set()  # the names of the scales that have been measured in this run of the script
         os.makedirs(options.out, exist_ok=True)
 
     def program(self, name):
         return [os.path.join(self.options.bin, "workloads", name), "--size", "paper"]
 
+    def scale_path(self, name):
+        return os.path.join(self.options.out, f"scale-{name}.json")
+
+    def moment(self, program):
+        """Nanoseconds of one processor at this moment."""
+        return statistics.median(self.alone(program) for _ in range(RUNS_OF_A_MOMENT))
+
     def scale(self, name, program, paper_ns):
         """How much slower the paper's processor was with this program, which took it `paper_ns`: from the time of one
-        processor here, kept with the results so that the studies of a program have one scale."""
-        path = os.path.join(self.options.out, f"scale-{name}.json")
-        if not os.path.exists(path):
-            scale = paper_ns / statistics.median(self.alone(program) for _ in range(5))
+        processor here at several moments, kept with the results so that the studies of a program have one scale. A run of
+        the script that finds it kept measures once more, for what scale_spread() returns, and leaves the scale as it is."""
+        path = self.scale_path(name)
+        kept = {}
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                kept = json.load(file)
+            if not isinstance(kept, dict):
+                sys.exit(f"{script_name()}: {path} is of an earlier version, which kept no spread: remove it")
+        if not kept:
+            moments = [self.moment(program)]
+            for _ in range(MOMENTS - 1):
+                time.sleep(SECONDS_BETWEEN_MOMENTS)
+                moments.append(self.moment(program))
+            kept = {"scale": paper_ns / statistics.median(moments), "alone_ns": moments}
+        elif name not in self.measured:
+            kept["alone_ns"].append(self.moment(program))
+        if name not in self.measured:
+            self.measured.add(name)
             with open(path, "w", encoding="utf-8") as file:
-                json.dump(scale, file)
-        with open(path, encoding="utf-8") as file:
-            return json.load(file)
+                json.dump(kept, file)
+        return kept["scale"]
+
+    def scale_spread(self, name):
+        """How far the lowest of the measurements behind scale() is from the highest, as a part of their median."""
+        with open(self.scale_path(name), encoding="utf-8") as file:
+            moments = json.load(file)["alone_ns"]
+        return (max(moments) - min(moments)) / statistics.median(moments)
 
     def alone(self, program, *options):
         """Nanoseconds of one processor here."""

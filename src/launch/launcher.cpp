@@ -44,6 +44,9 @@ LocalJob describe_job(const LaunchOptions& options, std::string path) {
   job.path = std::move(path);
   job.arguments = options.program;
   job.environment = options.environment;
+  // A call that looks a function up when it is made for the first time would be the program's time: a microsecond, which
+  // --clock-scale multiplies.
+  if (options.config.clock == ClockKind::kVirtual) job.environment.emplace_back("LD_BIND_NOW", "1");
   job.hosted = options.binary;
   job.pinning = options.pinning;
   // All nodes are on this machine, so UCX opens ports on the loopback interface alone, unless the user has chosen the

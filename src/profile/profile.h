@@ -112,6 +112,9 @@ enum class Counter : uint8_t {
   kLockRetries,
   // Scans of another node's hazards that found a hazard to wait for.
   kHazardWaits,
+  // Virtual time (fabric/emulation/calendar.h)
+  kIntervalsForgotten,  // busy times of links and handlers that a calendar had no room for
+  kForgottenTimes,      // requests for a time that a calendar had forgotten: each may overlap with another
   // Programs that know nothing of Multigrain (src/guest)
   kSystemCalls,  // of the program
   kFutexCalls,   // those of them that are futex()

@@ -68,6 +68,8 @@ constexpr CounterName kCounterNames[] = {
     {Counter::kLinesInvalidated, "lines_invalidated", "copies elsewhere invalidated", "lines"},
     {Counter::kLockRetries, "lock_retries", "tries to lock a locked entry", "lines"},
     {Counter::kHazardWaits, "hazard_waits", "waits for hazards", "lines"},
+    {Counter::kIntervalsForgotten, "intervals_forgotten", "intervals that calendars forgot", "virtual time"},
+    {Counter::kForgottenTimes, "forgotten_times", "requests for a time forgotten", "virtual time"},
     {Counter::kSystemCalls, "system_calls", "system calls", "program as it is"},
     {Counter::kFutexCalls, "futex_calls", "of these, futex calls", "program as it is"},
     {Counter::kCallsAtHome, "calls_at_home", "requests to node 0", "program as it is"},

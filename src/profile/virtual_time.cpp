@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -39,6 +41,13 @@ constinit std::atomic<uint32_t> g_next_interrupted{0};
 [[gnu::tls_model("initial-exec")]] constinit thread_local Nanoseconds t_floor = 0;
 [[gnu::tls_model("initial-exec")]] constinit thread_local bool t_has_waited = false;  // since its last fault
 [[gnu::tls_model("initial-exec")]] constinit thread_local ProcessorClock* t_processor = nullptr;
+[[gnu::tls_model("initial-exec")]] constinit thread_local unsigned t_unaccounted = 0;  // how many UnaccountedMessages
+
+// What a RuntimeCall costs outside the time between its two readings of the clock, and between them; and how much of the
+// first the calling thread's program has still been charged with.
+constinit double g_outside_call_ns = 0;
+constinit Nanoseconds g_inside_call_ns = 0;
+[[gnu::tls_model("initial-exec")]] constinit thread_local double t_owed = 0;
 
 Nanoseconds scaled(Nanoseconds cpu, double factor) {
   return static_cast<Nanoseconds>(static_cast<double>(cpu) * factor);
@@ -112,19 +121,25 @@ void take_interrupts() {
 }
 
 // Called when a processor that has been in the program's code until now comes from there in a way that costs `cost`, a
-// part of what has passed since its clock was read. From here on it is in the protocol. Returns false if the calling
-// thread is no such processor.
-bool come_from_program(Nanoseconds cost) {
-  if (t_processor == nullptr || t_active != nullptr || !t_own.runs) return false;
+// part of what has passed since its clock was read. From here on it is in `category`. Returns how much of the cost had
+// passed, which is on no clock yet; nothing if the calling thread is no such processor.
+std::optional<Nanoseconds> come_from_program(Nanoseconds cost, Category category) {
+  if (t_processor == nullptr || t_active != nullptr || !t_own.runs) return std::nullopt;
   ProcessorProfile& profile = this_profile();
-  if (profile.current() != Category::kUser) return false;
+  if (profile.current() != Category::kUser) return std::nullopt;
   const Nanoseconds cpu = thread_cpu_ns();
-  const Nanoseconds of_protocol = std::min(cost, cpu - t_own.mark);
-  t_own.base += scaled(cpu - t_own.mark - of_protocol, g_options.scale);
+  const Nanoseconds passed = std::min(cost, cpu - t_own.mark);
+  t_own.base += scaled(cpu - t_own.mark - passed, g_options.scale);
   t_own.mark = cpu;
-  profile.enter_at(Category::kProtocol, t_own.base);
-  t_own.base += scaled(of_protocol, g_options.protocol_scale);
-  return true;
+  profile.enter_at(category, t_own.base);
+  return passed;
+}
+
+// Does the same for a cost that the emulated machine has as well: it is the protocol's. Returns false in place of nothing.
+bool come_to_protocol(Nanoseconds cost) {
+  const std::optional<Nanoseconds> passed = come_from_program(cost, Category::kProtocol);
+  if (passed) t_own.base += scaled(*passed, g_options.protocol_scale);
+  return passed.has_value();
 }
 
 // Returns whether the thread sleeps or is stopped, as /proc says; false if that cannot be found out.
@@ -162,10 +177,19 @@ Nanoseconds ThreadClock::read() {
     // The time since then belongs to the category in which the thread has been, for each change of category
     // reads the clock.
     const bool program = !of_handler && this_profile().current() == Category::kUser;
-    base += scaled(cpu - mark, program ? g_options.scale : g_options.protocol_scale);
-    mark = cpu;
+    add(scaled(cpu - mark, program ? g_options.scale : g_options.protocol_scale));
+    // Finding time for a handler's work is no part of that work.
+    mark = time == nullptr ? cpu : thread_cpu_ns();
   }
   return base;
+}
+
+void ThreadClock::add(Nanoseconds length) {
+  worked += length;
+  if (time == nullptr)
+    base += length;
+  else if (length != 0)
+    base = time->take(base, length);
 }
 
 void ThreadClock::run() {
@@ -182,7 +206,9 @@ Nanoseconds ThreadClock::stop() {
 
 void advance(Nanoseconds when) {
   ThreadClock& clock = active();
-  clock.base = std::max(clock.read(), when);
+  const Nanoseconds now = clock.read();
+  // A handler that waits keeps the node from handling another message.
+  if (now < when) clock.add(when - now);
 }
 
 void announce(const void* event, Nanoseconds when) {
@@ -202,6 +228,48 @@ void announce(const void* event, Nanoseconds when) {
 
 }  // namespace internal
 
+namespace {
+
+// How many calls' cost a processor may owe.
+constexpr double kMostOwed = 4;
+
+// Measures what a RuntimeCall costs: what a processor that does nothing but such calls has as its program's time, and as
+// the runtime's. The calling thread is made a processor for that, and is none afterwards.
+void measure_call() {
+  constexpr unsigned kBatches = 33;
+  constexpr unsigned kCalls = 256;
+  const Options options = std::exchange(g_options, {});
+  ProcessorClock processor{};
+  ProcessorProfile profile;
+  ProcessorProfile& outer = this_profile();
+  set_this_profile(profile);
+  t_processor = &processor;
+  t_own.run();
+  profile.start();
+  std::array<double, kBatches> outside{}, inside{};
+  ProfileSnapshot before, after;
+  for (unsigned batch = 0; batch < kBatches; ++batch) {
+    profile.snapshot(before);
+    for (unsigned i = 0; i < kCalls; ++i) const RuntimeCall call(Category::kProtocol);
+    profile.snapshot(after);
+    const ProfileSnapshot passed = after.since(before);
+    outside[batch] = static_cast<double>(passed.ticks[static_cast<size_t>(Category::kUser)]) / kCalls;
+    inside[batch] = static_cast<double>(passed.ticks[static_cast<size_t>(Category::kProtocol)]) / kCalls;
+  }
+  set_this_profile(outer);
+  t_processor = nullptr;
+  t_own = {};
+  g_options = options;
+  const auto median = [](std::array<double, kBatches>& costs) {
+    std::ranges::nth_element(costs, costs.begin() + kBatches / 2);
+    return costs[kBatches / 2];
+  };
+  g_outside_call_ns = median(outside);
+  g_inside_call_ns = static_cast<Nanoseconds>(median(inside));
+}
+
+}  // namespace
+
 void start(const Shared& shared, const Options& options) {
   MG_CHECK(!internal::g_on && shared.sleepers != nullptr);
   MG_CHECK(options.first_processor + options.processors <= shared.processors.size());
@@ -209,6 +277,7 @@ void start(const Shared& shared, const Options& options) {
   g_options = options;
   calibrate_thread_cpu_clock();
   internal::g_on = true;
+  measure_call();
 }
 
 Nanoseconds now() {
@@ -241,6 +310,18 @@ Unaccounted::Unaccounted() {
 
 Unaccounted::~Unaccounted() {
   if (clock_ != nullptr) clock_->run();
+}
+
+UnaccountedMessages::UnaccountedMessages() {
+  ++t_unaccounted;
+}
+
+UnaccountedMessages::~UnaccountedMessages() {
+  --t_unaccounted;
+}
+
+bool UnaccountedMessages::on() {
+  return t_unaccounted != 0;
 }
 
 // --- Processors
@@ -300,16 +381,33 @@ Nanoseconds clock_of(unsigned local_processor) {
 void trapped() {
   if (!on()) return;
   const bool cold = std::exchange(t_has_waited, false);
-  if (come_from_program(cold ? g_options.cold_trap_ns : g_options.trap_ns))
+  if (come_to_protocol(cold ? g_options.cold_trap_ns : g_options.trap_ns))
     this_profile().enter_at(Category::kUser, t_own.base);
 }
 
 bool MissedCheck::begin() {
-  return come_from_program(g_options.check_ns);
+  return come_to_protocol(g_options.check_ns);
 }
 
 void MissedCheck::end() {
   this_profile().enter(Category::kUser);
+}
+
+bool RuntimeCall::begin(Category category) {
+  // A call after hardly any of the program's code cannot pay for all of its cost. The next one pays for the rest, so that
+  // the sum is right; but what is owed for longer, because the clock is read between, is forgotten.
+  const double cost = std::min(t_owed + g_outside_call_ns, kMostOwed * g_outside_call_ns);
+  const std::optional<Nanoseconds> passed = come_from_program(static_cast<Nanoseconds>(cost), category);
+  if (passed) t_owed = cost - static_cast<double>(*passed);
+  return passed.has_value();
+}
+
+void RuntimeCall::end() {
+  const Nanoseconds cpu = thread_cpu_ns();
+  const Nanoseconds passed = cpu - t_own.mark;
+  t_own.base += scaled(passed - std::min(passed, g_inside_call_ns), g_options.protocol_scale);
+  t_own.mark = cpu;
+  this_profile().enter_at(Category::kUser, t_own.base);
 }
 
 void internal::synchronise() {
@@ -379,6 +477,7 @@ ProcessorClock::State kind_of_wait() {
 Wait::Wait(const void* event, const std::atomic<Nanoseconds>& when) : event_(event), when_(when) {
   if (!on() || t_active != nullptr) return;
   active_ = true;
+  ran_ = t_own.runs;
   t_own.stop();
   if (t_processor == nullptr) return;
   take_interrupts();
@@ -411,25 +510,42 @@ Wait::~Wait() {
   }
   // Other threads have had the core, as far as can be known.
   t_has_waited = true;
-  t_own.run();
+  if (ran_) t_own.run();
 }
 
 // --- Handlers
 
-HandlerScope::HandlerScope(Nanoseconds begin, Nanoseconds overhead)
-    : begin_(begin), clock_{.base = begin + overhead, .of_handler = true}, outer_(t_active), outer_ran_(active().runs) {
+HandlerScope::HandlerScope(Nanoseconds arrival, Nanoseconds overhead, HandlerTime& time)
+    : clock_{.base = time.take(arrival, overhead), .of_handler = true, .time = &time, .worked = overhead},
+      outer_(t_active),
+      outer_ran_(active().runs),
+      outer_unaccounted_(std::exchange(t_unaccounted, 0)) {
   active().stop();
   clock_.run();
   t_active = &clock_;
 }
 
 HandlerScope::~HandlerScope() {
+  t_unaccounted = outer_unaccounted_;
   t_active = outer_;
   if (outer_ran_) active().run();
 }
 
 Nanoseconds HandlerScope::elapsed() {
-  return clock_.read() - begin_;
+  clock_.read();
+  return clock_.worked;
+}
+
+UnaccountedHandler::UnaccountedHandler() : outer_(t_active), outer_ran_(active().runs) {
+  active().stop();
+  ++t_unaccounted;
+  t_active = &clock_;
+}
+
+UnaccountedHandler::~UnaccountedHandler() {
+  t_active = outer_;
+  --t_unaccounted;
+  if (outer_ran_) active().run();
 }
 
 Interrupted choose_interrupted() {

@@ -34,6 +34,10 @@
 
 #include "base/clock.h"
 
+namespace multigrain {
+enum class Category : uint8_t;  // profile/profile.h
+}
+
 namespace multigrain::virtual_time {
 
 // One processor, as all nodes see it. All zeroes mean that it runs nothing.
@@ -90,6 +94,15 @@ struct Options {
 // are threads.
 void start(const Shared& shared, const Options& options);
 
+// When the work of a message's handler is done, on a node that handles one message at a time.
+class HandlerTime {
+ public:
+  virtual ~HandlerTime() = default;
+  // Takes `length` nanoseconds of the node's time for handlers, of what is free from `from` on. Returns when the last of
+  // them ends; with a length of 0, the first moment that is free.
+  virtual Nanoseconds take(Nanoseconds from, Nanoseconds length) = 0;
+};
+
 namespace internal {
 extern bool g_on;
 
@@ -98,8 +111,12 @@ struct ThreadClock {
   Nanoseconds mark = 0;  // thread_cpu_ns(), while it runs
   bool runs = false;
   bool of_handler = false;
+  HandlerTime* time = nullptr;  // where a handler's work goes; nullptr: it follows itself without a gap
+  Nanoseconds worked = 0;       // how much work of a handler has gone there
 
   Nanoseconds read();
+  // Lets the clock go on by `length`.
+  void add(Nanoseconds length);
   void run();
   // Stops the clock, and returns the time at which it stands.
   Nanoseconds stop();
@@ -153,6 +170,22 @@ class Unaccounted {
   internal::ThreadClock* clock_ = nullptr;  // if it ran
 };
 
+// Nor is what the calling thread sends as long as this lives, and what handlers of such messages do and send: it costs
+// no processor time, and takes neither links nor handlers (fabric/emulation/virtual_fabric.h). A handler that runs
+// meanwhile for another message is charged as ever.
+class UnaccountedMessages {
+ public:
+  UnaccountedMessages();
+  ~UnaccountedMessages();
+  UnaccountedMessages(const UnaccountedMessages&) = delete;
+  UnaccountedMessages& operator=(const UnaccountedMessages&) = delete;
+  // Returns whether the calling thread has one.
+  static bool on();
+
+ private:
+  const Unaccounted work_;
+};
+
 // --- Processors.
 
 // Makes the calling thread this processor of the node; its clock stands still.
@@ -202,6 +235,26 @@ class MissedCheck {
   const bool missed_;
 };
 
+// The calling processor has called the runtime, which works for it as long as this lives: in virtual time that is time
+// of `category`, at the factor for the protocol and synchronisation, however short the call is. Without this, a call
+// that changes no category by itself, such as that of a lock which nobody else wants, would be the program's code. What
+// it costs to read the clock at both ends is the emulation's, and left out: it is measured once, when virtual time is
+// turned on. On the wall clock this is one test of a constant at each end.
+class RuntimeCall {
+ public:
+  explicit RuntimeCall(Category category) : came_(on() && begin(category)) {}
+  ~RuntimeCall() {
+    if (came_) end();
+  }
+  RuntimeCall(const RuntimeCall&) = delete;
+  RuntimeCall& operator=(const RuntimeCall&) = delete;
+
+ private:
+  static bool begin(Category category);
+  static void end();
+  const bool came_;
+};
+
 namespace internal {
 void synchronise();
 }
@@ -230,6 +283,7 @@ class Wait {
   const void* event_;
   const std::atomic<Nanoseconds>& when_;
   bool active_ = false;
+  bool ran_ = false;
 };
 
 // Processors of this node that wait for `event` are runnable since `when`.
@@ -240,18 +294,33 @@ inline void announce(const void* event, Nanoseconds when) {
 // --- Handlers, for fabric/emulation/virtual_fabric.h.
 
 // The calling thread runs a message's handler, with a clock of its own, for as long as this lives. The clock starts at
-// `begin`, and the handler at `begin + overhead`.
+// the first moment from `arrival` on that `time` has free, and the handler after `overhead` more of work.
 class HandlerScope {
  public:
-  HandlerScope(Nanoseconds begin, Nanoseconds overhead);
+  HandlerScope(Nanoseconds arrival, Nanoseconds overhead, HandlerTime& time);
   ~HandlerScope();
   HandlerScope(const HandlerScope&) = delete;
   HandlerScope& operator=(const HandlerScope&) = delete;
-  // Returns how long the handler has taken so far, the overhead included.
+  // Returns how much the handler has worked so far, and waited, the overhead included.
   [[nodiscard]] Nanoseconds elapsed();
 
  private:
-  const Nanoseconds begin_;
+  internal::ThreadClock clock_;
+  internal::ThreadClock* const outer_;
+  const bool outer_ran_;
+  const unsigned outer_unaccounted_;
+};
+
+// The calling thread runs the handler of a message that is not accounted, on a clock that stands at 0, for as long as
+// this lives.
+class UnaccountedHandler {
+ public:
+  UnaccountedHandler();
+  ~UnaccountedHandler();
+  UnaccountedHandler(const UnaccountedHandler&) = delete;
+  UnaccountedHandler& operator=(const UnaccountedHandler&) = delete;
+
+ private:
   internal::ThreadClock clock_;
   internal::ThreadClock* const outer_;
   const bool outer_ran_;

@@ -20,10 +20,12 @@
 
 using multigrain::Call;
 using multigrain::CallScope;
+using multigrain::Category;
 using multigrain::Node;
 using multigrain::NodeId;
 using multigrain::PageId;
 using multigrain::SyncId;
+using multigrain::virtual_time::RuntimeCall;
 
 namespace {
 
@@ -172,6 +174,23 @@ void refuse_lock_twice(mg_lock_t lock, const void* site) {
     multigrain::die_of_lock_twice(lock, site, taken);
 }
 
+// Locks and unlocks are what programs call most often. On the wall clock they test once whether time is virtual.
+template <bool kInVirtualTime>
+[[gnu::always_inline]] inline void lock_as(mg_lock_t lock, const void* site) {
+  const ClearedHazards closed;
+  multigrain::note_call_site(site);
+  refuse_lock_twice(lock, site);
+  node("mg_lock").sync().lock_as<kInVirtualTime>(SyncId(lock));
+  multigrain::note_taken(lock, site);
+}
+template <bool kInVirtualTime>
+[[gnu::always_inline]] inline void unlock_as(mg_lock_t lock, const void* site) {
+  multigrain::Sync& sync = node("mg_unlock").sync();
+  if (!multigrain::note_let_go(lock) && sync.exists(SyncId(lock))) [[unlikely]]
+    multigrain::die_of_foreign_unlock(lock, site);
+  sync.unlock_as<kInVirtualTime>(SyncId(lock));
+}
+
 }  // namespace
 
 // The address to which the program's call returns. Each function of the interface reads it before it calls anything.
@@ -259,6 +278,7 @@ int mg_spawn_all(mg_function function, void* argument) {
 // --- Shared memory
 
 void* mg_alloc(size_t size, const mg_alloc_options* options) {
+  const RuntimeCall runtime(Category::kProtocol);
   Node& self = node("mg_alloc");
   const auto known = known_options(options);
   const auto placement = known ? placement_of(size, *known, self) : tl::unexpected(known.error());
@@ -280,6 +300,7 @@ void* mg_alloc(size_t size, const mg_alloc_options* options) {
 }
 
 void mg_free(void* block) {
+  const RuntimeCall runtime(Category::kProtocol);
   if (block == nullptr) return;
   Node& self = node("mg_free");
   // This is noted before the block is freed, because the block's next user may be there at once.
@@ -314,20 +335,24 @@ int mg_home_of(const void* address) {
 // --- Synchronisation
 
 mg_lock_t mg_lock_create(void) {
+  const RuntimeCall runtime(Category::kLock);
   return made(node("mg_lock_create").sync().lock_create(), MG_CALL_SITE);
 }
 void mg_lock_destroy(mg_lock_t lock) {
+  const RuntimeCall runtime(Category::kLock);
   node("mg_lock_destroy").sync().lock_destroy(SyncId(lock));
 }
 void mg_lock(mg_lock_t lock) {
   const void* const site = MG_CALL_SITE;
-  const ClearedHazards closed;
-  multigrain::note_call_site(site);
-  refuse_lock_twice(lock, site);
-  node("mg_lock").sync().lock(SyncId(lock));
-  multigrain::note_taken(lock, site);
+  if (multigrain::virtual_time::on()) [[unlikely]] {
+    const RuntimeCall runtime(Category::kLock);
+    lock_as<true>(lock, site);
+  } else {
+    lock_as<false>(lock, site);
+  }
 }
 int mg_trylock(mg_lock_t lock) {
+  const RuntimeCall runtime(Category::kLock);
   const void* const site = MG_CALL_SITE;
   multigrain::note_call_site(site);
   if (!node("mg_trylock").sync().trylock(SyncId(lock))) return 0;
@@ -335,30 +360,39 @@ int mg_trylock(mg_lock_t lock) {
   return 1;
 }
 void mg_unlock(mg_lock_t lock) {
-  multigrain::Sync& sync = node("mg_unlock").sync();
-  if (!multigrain::note_let_go(lock) && sync.exists(SyncId(lock))) [[unlikely]]
-    multigrain::die_of_foreign_unlock(lock, MG_CALL_SITE);
-  sync.unlock(SyncId(lock));
+  const void* const site = MG_CALL_SITE;
+  if (multigrain::virtual_time::on()) [[unlikely]] {
+    const RuntimeCall runtime(Category::kLock);
+    unlock_as<true>(lock, site);
+  } else {
+    unlock_as<false>(lock, site);
+  }
 }
 
 mg_barrier_t mg_barrier_create(unsigned count) {
+  const RuntimeCall runtime(Category::kBarrier);
   return made(node("mg_barrier_create").sync().barrier_create(count), MG_CALL_SITE);
 }
 void mg_barrier_destroy(mg_barrier_t barrier) {
+  const RuntimeCall runtime(Category::kBarrier);
   node("mg_barrier_destroy").sync().barrier_destroy(SyncId(barrier));
 }
 void mg_barrier(mg_barrier_t barrier) {
+  const RuntimeCall runtime(Category::kBarrier);
   const WaitingCall call(Call::kBarrier, barrier, MG_CALL_SITE);
   node("mg_barrier").sync().barrier(SyncId(barrier));
 }
 
 mg_cond_t mg_cond_create(void) {
+  const RuntimeCall runtime(Category::kLock);
   return made(node("mg_cond_create").sync().cond_create(), MG_CALL_SITE);
 }
 void mg_cond_destroy(mg_cond_t cond) {
+  const RuntimeCall runtime(Category::kLock);
   node("mg_cond_destroy").sync().cond_destroy(SyncId(cond));
 }
 void mg_cond_wait(mg_cond_t cond, mg_lock_t lock) {
+  const RuntimeCall runtime(Category::kLock);
   const WaitingCall call(Call::kCondition, cond, MG_CALL_SITE, lock);
   multigrain::Sync& sync = node("mg_cond_wait").sync();
   const uint64_t taken = multigrain::taken_at(lock);
@@ -367,51 +401,65 @@ void mg_cond_wait(mg_cond_t cond, mg_lock_t lock) {
   if (was_held) multigrain::note_taken(lock, reinterpret_cast<const void*>(taken));
 }
 void mg_cond_signal(mg_cond_t cond) {
+  const RuntimeCall runtime(Category::kLock);
   node("mg_cond_signal").sync().cond_signal(SyncId(cond));
 }
 void mg_cond_broadcast(mg_cond_t cond) {
+  const RuntimeCall runtime(Category::kLock);
   node("mg_cond_broadcast").sync().cond_broadcast(SyncId(cond));
 }
 
 mg_sem_t mg_sem_create(unsigned value) {
+  const RuntimeCall runtime(Category::kLock);
   return made(node("mg_sem_create").sync().sem_create(value), MG_CALL_SITE);
 }
 void mg_sem_destroy(mg_sem_t sem) {
+  const RuntimeCall runtime(Category::kLock);
   node("mg_sem_destroy").sync().sem_destroy(SyncId(sem));
 }
 void mg_sem_wait(mg_sem_t sem) {
+  const RuntimeCall runtime(Category::kLock);
   const WaitingCall call(Call::kSemaphore, sem, MG_CALL_SITE);
   node("mg_sem_wait").sync().sem_wait(SyncId(sem));
 }
 int mg_sem_trywait(mg_sem_t sem) {
+  const RuntimeCall runtime(Category::kLock);
   return node("mg_sem_trywait").sync().sem_trywait(SyncId(sem)) ? 1 : 0;
 }
 void mg_sem_post(mg_sem_t sem) {
+  const RuntimeCall runtime(Category::kLock);
   node("mg_sem_post").sync().sem_post(SyncId(sem));
 }
 
 mg_flag_t mg_flag_create(void) {
+  const RuntimeCall runtime(Category::kLock);
   return made(node("mg_flag_create").sync().flag_create(), MG_CALL_SITE);
 }
 void mg_flag_destroy(mg_flag_t flag) {
+  const RuntimeCall runtime(Category::kLock);
   node("mg_flag_destroy").sync().flag_destroy(SyncId(flag));
 }
 void mg_flag_set(mg_flag_t flag, uint32_t value) {
+  const RuntimeCall runtime(Category::kLock);
   node("mg_flag_set").sync().flag_set(SyncId(flag), value);
 }
 uint32_t mg_flag_get(mg_flag_t flag) {
+  const RuntimeCall runtime(Category::kLock);
   return node("mg_flag_get").sync().flag_get(SyncId(flag));
 }
 void mg_flag_wait(mg_flag_t flag, uint32_t value) {
+  const RuntimeCall runtime(Category::kLock);
   const WaitingCall call(Call::kFlag, flag, MG_CALL_SITE, value);
   node("mg_flag_wait").sync().flag_wait(SyncId(flag), value);
 }
 
 void mg_release(void) {
+  const RuntimeCall runtime(Category::kProtocol);
   node("mg_release").release();
 }
 
 void mg_acquire(void) {
+  const RuntimeCall runtime(Category::kProtocol);
   node("mg_acquire").acquire_all();
 }
 
@@ -422,9 +470,11 @@ uint64_t mg_time_ns(void) {
   return multigrain::virtual_time::on() ? multigrain::virtual_time::now() : multigrain::monotonic_ns() - started_at;
 }
 void mg_profile_reset(void) {
+  const RuntimeCall runtime(Category::kProtocol);
   node("mg_profile_reset").mark_profiles(multigrain::PhaseMark::kBegin);
 }
 void mg_profile_stop(void) {
+  const RuntimeCall runtime(Category::kProtocol);
   node("mg_profile_stop").mark_profiles(multigrain::PhaseMark::kEnd);
 }
 

@@ -62,6 +62,9 @@ void Node::take_mark(PhaseMark mark, Nanoseconds when) {
 }
 
 void Node::mark_profiles(PhaseMark mark) {
+  // On the emulated machine nobody measures: the caller's clock stands, and what this sends reaches no link and no
+  // handler of it.
+  const virtual_time::UnaccountedMessages measuring;
   // Several processors may call at once; all but this one wait as for any lock while this one handles messages.
   const LockGuard one_at_a_time(marking_);
   const Nanoseconds when = time_of_mark();

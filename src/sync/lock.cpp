@@ -153,8 +153,17 @@ bool Sync::take_network_lock(SyncId id, const SyncHandle& lock, bool only_try) {
 }
 
 void Sync::lock(SyncId id) {
+  virtual_time::on() ? lock_as<true>(id) : lock_as<false>(id);
+}
+
+void Sync::unlock(SyncId id) {
+  virtual_time::on() ? unlock_as<true>(id) : unlock_as<false>(id);
+}
+
+template <bool kInVirtualTime>
+void Sync::lock_as(SyncId id) {
   const SyncHandle lock = check(id, SyncKind::kLock, "mg_lock: not a lock (0 is an uninitialised handle):");
-  virtual_time::synchronise();
+  if constexpr (kInVirtualTime) virtual_time::synchronise();
   if (network_locks_) {
     if (rendezvous_) rendezvous_->poll([this] { let_go_deferred(); });
     static_cast<void>(take_network_lock(id, lock, false));
@@ -164,11 +173,14 @@ void Sync::lock(SyncId id) {
   uint32_t expected = free_word(lock);
   if (record.word.compare_exchange_strong(expected, expected | kHeld, std::memory_order_acq_rel)) [[likely]] {
     count(kLockLocal);
-    taken(lock);
+    if constexpr (kInVirtualTime) taken(lock);
     return;
   }
   (void)lock_slowly(id, lock, record, false);
 }
+
+template void Sync::lock_as<true>(SyncId);
+template void Sync::lock_as<false>(SyncId);
 
 bool Sync::trylock(SyncId id) {
   const SyncHandle lock = check(id, SyncKind::kLock, "mg_trylock: not a lock (0 is an uninitialised handle):");
@@ -238,7 +250,8 @@ bool Sync::exists(SyncId id) const {
   return find(locks_, lock).word.load(std::memory_order_relaxed) >> kGenerationShift <= lock.generation;
 }
 
-void Sync::unlock(SyncId id) {
+template <bool kInVirtualTime>
+void Sync::unlock_as(SyncId id) {
   const SyncHandle lock = check(id, SyncKind::kLock, "mg_unlock: not a lock (0 is an uninitialised handle):");
   if (network_locks_) {
     switch (network_locks_->unlock(lock)) {
@@ -269,11 +282,14 @@ void Sync::unlock(SyncId id) {
     return;
   }
   host_.release();
-  let_go(lock);
+  if constexpr (kInVirtualTime) let_go(lock);
   uint32_t expected = held;
   if (!record.word.compare_exchange_strong(expected, held & ~kHeld, std::memory_order_acq_rel))
     unlock_slowly(id, lock, record, true);
 }
+
+template void Sync::unlock_as<true>(SyncId);
+template void Sync::unlock_as<false>(SyncId);
 
 void Sync::unlock_slowly(SyncId id, const SyncHandle& lock, LockRecord& record, bool flushed) {
   host_.enter(SyncActivity::kLock);

@@ -111,6 +111,11 @@ class Sync {
   [[nodiscard]] bool trylock(SyncId lock);
   // The calling processor must hold the lock.
   void unlock(SyncId lock);
+  // The same two for a caller that knows whether time is virtual: the fast paths of the wall clock then have no test of it.
+  template <bool kInVirtualTime>
+  void lock_as(SyncId lock);
+  template <bool kInVirtualTime>
+  void unlock_as(SyncId lock);
 
   // Returns whether the lock has not been destroyed, as far as this node knows. Ends the run if the
   // handle is no lock's.

@@ -4,6 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <vector>
+
 #include "profile/virtual_time.h"
 #include "support/sim_fabric.h"
 
@@ -101,6 +105,71 @@ TEST_F(VirtualFabricTest, HandlersOfANodeTakeTurnsAndTheirMessagesCarryTheirCloc
   EXPECT_GE(replies[0], 5'000'002'000u);
   EXPECT_LT(replies[0], 6'000'000'000u);
   EXPECT_GE(replies[1], 10'000'002'000u);
+}
+
+// Messages are handled here in another order than they arrive in. The second handler begins before the first, and is not
+// done when that one begins.
+TEST_F(VirtualFabricTest, HandlersOfANodeNeverOverlap) {
+  constexpr Nanoseconds kSecond = 1'000'000'000;
+  auto early = make(NodeId(0), {.latency_ns = 1000});
+  auto late = make(NodeId(2), {.latency_ns = 10 * kSecond});
+  auto home = make(NodeId(1), {.latency_ns = 1000});
+  // What a handler waits for, it works: that makes its time exact but for what it takes here.
+  home.set_handler(
+      kType,
+      [](void* fabric, const Message& message) {
+        const Nanoseconds length = message.header.word[0];
+        virtual_time::advance(virtual_time::stamp() + length);
+        static_cast<VirtualFabric*>(fabric)->send(message.from, {.type = kReply}, SendContext::kHandler);
+      },
+      &home);
+  MessageHeader header{.type = kType};
+  header.word[0] = 5 * kSecond;
+  late.send(NodeId(1), header, SendContext::kOrdinary);
+  header.word[0] = 20 * kSecond;
+  early.send(NodeId(1), header, SendContext::kOrdinary);
+  ASSERT_TRUE(network_.deliver(NodeId(2), NodeId(1)));
+  ASSERT_TRUE(network_.deliver(NodeId(0), NodeId(1)));
+  auto replies = arrivals();
+  ASSERT_EQ(replies.size(), 2u);
+  std::ranges::sort(replies);
+  EXPECT_GE(replies[0], 15 * kSecond);
+  EXPECT_LT(replies[0], 16 * kSecond);
+  // 10 seconds of the other come before it, and 10 after.
+  EXPECT_GE(replies[1], 25 * kSecond);
+  EXPECT_LT(replies[1], 26 * kSecond);
+}
+
+TEST_F(VirtualFabricTest, WhatIsUnaccountedTakesNoTimeOfAnything) {
+  const NetworkModel model{.latency_ns = 1000, .occupancy_ns = 70, .handler_ns = 5'000'000'000};
+  auto sender = make(NodeId(0), model);
+  auto home = make(NodeId(1), model);
+  home.set_handler(
+      kType,
+      [](void* fabric, const Message& message) {
+        EXPECT_EQ(message.arrival, 0u);
+        static_cast<VirtualFabric*>(fabric)->send(message.from, {.type = kReply}, SendContext::kHandler);
+      },
+      &home);
+  {
+    const virtual_time::UnaccountedMessages measuring;
+    sender.send(NodeId(1), {.type = kType}, SendContext::kOrdinary);
+  }
+  ASSERT_TRUE(network_.deliver(NodeId(0), NodeId(1)));
+  ASSERT_EQ(network_.pending().size(), 1u);
+  EXPECT_EQ(network_.pending().front()->not_before, 0u);
+  {
+    VirtualFabric::NodeState::Resource& handler = states_[1].handler;
+    const LockGuard hold(handler.lock);
+    EXPECT_EQ(handler.calendar.intervals(), 0u);
+  }
+  // The links are free for what is accounted.
+  sender.send(NodeId(1), {.type = kReply}, SendContext::kOrdinary);
+  std::vector<Nanoseconds> times;
+  for (const auto* message : network_.pending()) times.push_back(message->not_before);
+  EXPECT_EQ(times.size(), 2u);
+  EXPECT_EQ(std::ranges::max(times), start_ + 1070);
+  EXPECT_EQ(virtual_time::now(), start_);
 }
 
 }  // namespace

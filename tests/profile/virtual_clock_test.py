@@ -92,6 +92,72 @@ class Times(unittest.TestCase):
         self.assertGreater(run["run"]["elapsed_ns"], 0.8 * sent / 1e6 * 1e9)
 
 
+class Phases(unittest.TestCase):
+    """What is charged in a phase that does one thing. Each test compares virtual times with each other."""
+
+    def phase(self, what, count, *options, nodes=2, processors=1):
+        """The statistics of a run of measured_phases."""
+        with tempfile.TemporaryDirectory() as directory:
+            path = os.path.join(directory, "profile.json")
+            run = subprocess.run([f"{BIN}/mgrun", "--nodes", str(nodes), "--procs-per-node", str(processors),
+                                  "--clock", "virtual", "--stats", f"json:{path}", *options,
+                                  f"{BIN}/tests/measured_phases", what, str(count)],
+                                 capture_output=True, text=True, timeout=900, check=False)
+            self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+            with open(path, encoding="utf-8") as file:
+                return json.load(file)
+
+    def test_measuring_takes_no_time(self):
+        # With many processors of a node there are many profiles to look at, with many nodes many to tell.
+        for nodes, processors in ((1, 16), (8, 1), (2, 4)):
+            machine = {"nodes": nodes, "processors": processors}
+            options = ("--clock-scale", "10000,90", "--skew", "1ms", "--net", "mgs")
+            barriers = self.phase("barriers", 40, *options, **machine)["run"]["elapsed_ns"] / 40
+            # The least of three, for whatever else this machine does costs processors that are so slow much.
+            empty = min(self.phase("empty", 0, *options, **machine)["run"]["elapsed_ns"] for _ in range(3))
+            self.assertLess(empty, 6 * barriers, machine)
+
+    def test_a_lock_that_nobody_else_wants_is_not_the_programs_time(self):
+        count = 20_000
+        def cost(scale, protocol):
+            processor = processors_of(self.phase("locks", count, "--clock-scale", scale, "--protocol", protocol))[0]
+            return processor["lock_ns"] / count, processor["user_ns"] / count
+        def least(costs):
+            return [min(each) for each in zip(*costs)]
+        for protocol in ("mgs", "hlrc"):
+            lock, _ = least(cost("1,1", protocol) for _ in range(3))
+            slowed, user = least(cost("10000,1", protocol) for _ in range(3))
+            self.assertLess(slowed, 3 * lock, protocol)
+            self.assertLess(lock, 3 * slowed, protocol)
+            # The loop and its two calls are the program's, and no more than those.
+            self.assertLess(user, 10_000 * lock / 3, protocol)
+            # The other factor is that of the lock.
+            dear, _ = least(cost("1,1000", protocol) for _ in range(3))
+            self.assertGreater(dear, 300 * lock, protocol)
+
+    def test_the_network_is_not_hidden_behind_the_copy_that_stands_for_it(self):
+        count = 200
+        def page(net):
+            def one():
+                run = self.phase("pages", count, "--protocol", "hlrc", "--prefetch", "0", "--clock-scale", "50",
+                                 "--skew", "100us", "--net", net)
+                self.assertGreaterEqual(run["nodes"][0]["counters"]["pages_fetched"], count)
+                return processors_of(run)[0]["data_wait_ns"] / count
+            return min(one() for _ in range(3))
+        times = {net: page(net) for net in ("myrinet", "origin2000", "ideal")}
+        # By its model a page takes 43 us on Myrinet after the processor has asked for it, and 8 us on the Origin.
+        self.assertGreater(times["myrinet"], 40_000, times)
+        self.assertGreater(times["myrinet"], 2 * times["origin2000"], times)
+        self.assertGreater(times["myrinet"], 2 * times["ideal"], times)
+
+    def test_statistics_say_what_calendars_forgot(self):
+        counters = self.phase("barriers", 1000, "--net", "mgs", nodes=4)["nodes"][0]["counters"]
+        # Three nodes' messages to the first, a thousand times, are more busy times than a calendar has room for; but
+        # nobody asks for a time so long ago.
+        self.assertGreater(counters["intervals_forgotten"], 0)
+        self.assertEqual(counters["forgotten_times"], 0)
+
+
 class Refused(unittest.TestCase):
     def refuse(self, options, *words):
         run = mgrun(options, "jacobi")

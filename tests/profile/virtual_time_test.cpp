@@ -18,6 +18,7 @@ constexpr unsigned kProcessors = 4;
 constexpr Nanoseconds kSkew = 1'000'000;
 constexpr Nanoseconds kSecond = 1'000'000'000;
 constexpr Nanoseconds kCheck = 50'000;
+constexpr unsigned kScale = 10;  // of the program's code; that of the rest is 1
 
 std::array<virtual_time::ProcessorClock, kProcessors> g_clocks{};
 std::atomic<uint32_t> g_sleepers{0};
@@ -27,7 +28,7 @@ class VirtualTimeTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     virtual_time::start({.processors = g_clocks, .sleepers = &g_sleepers},
-                        {.check_ns = kCheck, .skew_ns = kSkew, .processors = kProcessors});
+                        {.scale = kScale, .check_ns = kCheck, .skew_ns = kSkew, .processors = kProcessors});
   }
 
   // Runs a function on each of the first processors, all beginning at the same virtual time.
@@ -75,6 +76,12 @@ void work_unseen() {
   while (clock_ns(CLOCK_THREAD_CPUTIME_ID) < end) {
   }
 }
+
+// The time of a node that handles nothing else.
+class AllFree final : public virtual_time::HandlerTime {
+ public:
+  Nanoseconds take(Nanoseconds from, Nanoseconds length) override { return from + length; }
+};
 
 // This waits as fabric/wait.h does, without a fabric.
 void wait_for(EventCount& event, const std::atomic<bool>& done) {
@@ -136,7 +143,8 @@ TEST_F(VirtualTimeTest, HandlersAreChargedToWhoWaits) {
         const virtual_time::Interrupted waiting = virtual_time::choose_interrupted();
         EXPECT_EQ(waiting.processor, &g_clocks[0]);
         const Nanoseconds begin = virtual_time::now() + 2 * kSecond;
-        virtual_time::HandlerScope handler(begin, kSecond);
+        AllFree time;
+        virtual_time::HandlerScope handler(begin, kSecond, time);
         EXPECT_GE(virtual_time::stamp(), begin + kSecond);
         EXPECT_GE(handler.elapsed(), kSecond);
         virtual_time::charge(waiting, handler.elapsed());
@@ -195,6 +203,59 @@ TEST_F(VirtualTimeTest, WhatMissedChecksCostIsProtocolTime) {
     }
     EXPECT_GE(virtual_time::now(), now);
   });
+}
+
+TEST_F(VirtualTimeTest, WhatTheRuntimeIsCalledForIsNotTheProgramsTime) {
+  run([] {
+    ProcessorProfile& profile = this_profile();
+    ProfileSnapshot start, end;
+    profile.snapshot(start);
+    const Nanoseconds before = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    {
+      const virtual_time::RuntimeCall call(Category::kLock);
+      EXPECT_EQ(profile.current(), Category::kLock);
+      work_unseen();
+      {
+        const CategoryScope wait(profile, Category::kDataWait);
+        // A call that the runtime makes is part of what it does.
+        const virtual_time::RuntimeCall again(Category::kLock);
+        EXPECT_EQ(profile.current(), Category::kDataWait);
+      }
+      EXPECT_EQ(profile.current(), Category::kLock);
+    }
+    EXPECT_EQ(profile.current(), Category::kUser);
+    const Nanoseconds took = clock_ns(CLOCK_THREAD_CPUTIME_ID) - before;
+    profile.snapshot(end);
+    const Nanoseconds lock = end.since(start).ticks[static_cast<size_t>(Category::kLock)];
+    // At the program's factor it would be ten times 200 us and more.
+    EXPECT_GE(lock, 200'000u);
+    EXPECT_LT(lock, took * kScale / 2);
+  });
+}
+
+TEST_F(VirtualTimeTest, AClockStandsForWhatIsUnaccountedThroughWaitsAndHandlers) {
+  EventCount event;
+  std::atomic<bool> done{false};
+  run(
+      [&] {
+        const virtual_time::UnaccountedMessages measuring;
+        const Nanoseconds before = virtual_time::now();
+        wait_for(event, done);
+        work_unseen();
+        EXPECT_EQ(virtual_time::now(), before);
+        EXPECT_TRUE(virtual_time::UnaccountedMessages::on());
+      },
+      [&] {
+        while (!virtual_time::choose_interrupted().waits) std::this_thread::yield();
+        virtual_time::advance(virtual_time::now() + 5 * kSecond);
+        EXPECT_FALSE(virtual_time::UnaccountedMessages::on());
+        const virtual_time::UnaccountedHandler handler;
+        EXPECT_TRUE(virtual_time::UnaccountedMessages::on());
+        EXPECT_EQ(virtual_time::stamp(), 0u);
+        event.mark();
+        done = true;
+        event.notify();
+      });
 }
 
 TEST_F(VirtualTimeTest, NobodyRunsAheadOfTheSlowest) {

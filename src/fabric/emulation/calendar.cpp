@@ -13,6 +13,23 @@ Nanoseconds Calendar::gap(Nanoseconds from, Nanoseconds length) const {
   return begin;
 }
 
+Nanoseconds Calendar::take(Nanoseconds from, Nanoseconds length) {
+  const Nanoseconds begin = gap(from, 0);
+  const auto last = busy_.begin() + static_cast<ptrdiff_t>(count_);
+  auto next =
+      std::lower_bound(busy_.begin(), last, begin, [](const Busy& busy, Nanoseconds at) { return busy.end <= at; });
+  Nanoseconds end = begin + length;
+  for (; next != last && next->begin < end; ++next) end += next->end - next->begin;
+  // What lies between is busy now, whoever took it.
+  occupy(begin, end - begin);
+  return end;
+}
+
+void Calendar::forget(Nanoseconds end) {
+  ++forgotten_;
+  forgotten_until_ = std::max(forgotten_until_, end);
+}
+
 void Calendar::occupy(Nanoseconds begin, Nanoseconds length) {
   if (length == 0) return;
   Nanoseconds end = begin + length;
@@ -36,7 +53,11 @@ void Calendar::occupy(Nanoseconds begin, Nanoseconds length) {
     ++count_;
     return;
   }
-  if (first == busy_.data()) return;
+  if (first == busy_.data()) {
+    forget(end);
+    return;
+  }
+  forget(busy_[0].end);
   std::copy(busy_.data() + 1, first, busy_.data());
   *(first - 1) = {begin, end};
 }

@@ -3,11 +3,16 @@
 //
 // The time from which the resource is free would do if requests came in the order of their virtual times. They do not
 // quite, because processors' clocks differ while they run. So the calendar keeps the busy intervals, and a request
-// takes the first gap that is long enough, even if requests that came earlier were for later times.
+// takes the first gap that is long enough, even if requests that came earlier were for later times. Work of which nobody
+// knows how long it takes until it is done takes what is free, and goes on after what is not.
+//
+// It keeps a bounded number of intervals, and counts those that it forgets. Forgetting does no harm as long as no request
+// is for a time that it has forgotten, which it can say, too.
 #pragma once
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 
 #include "base/clock.h"
 
@@ -26,10 +31,19 @@ class Calendar {
     occupy(begin, length);
     return begin;
   }
+  // Takes `length` of the time that is free from `from` on, in as many parts as there are gaps, and marks it as busy.
+  // Returns the end of the last part; with a length of 0, the first moment that is free.
+  Nanoseconds take(Nanoseconds from, Nanoseconds length);
   [[nodiscard]] size_t intervals() const { return count_; }
+  // Returns how many intervals have been forgotten.
+  [[nodiscard]] uint64_t forgotten() const { return forgotten_; }
+  // Returns whether everything is known that was marked as busy from `from` on.
+  [[nodiscard]] bool remembers(Nanoseconds from) const { return from >= forgotten_until_; }
 
  private:
-  // If there are more intervals, the oldest is dropped: by then no request is for a time before it.
+  void forget(Nanoseconds end);
+
+  // If there are more intervals, the oldest is dropped.
   static constexpr size_t kMost = 128;
   struct Busy {
     Nanoseconds begin;
@@ -38,6 +52,8 @@ class Calendar {
   // The intervals are sorted, and no two touch.
   std::array<Busy, kMost> busy_{};
   size_t count_ = 0;
+  uint64_t forgotten_ = 0;
+  Nanoseconds forgotten_until_ = 0;
 };
 
 }  // namespace multigrain

@@ -2,15 +2,55 @@
 
 #include <algorithm>
 
+#include "profile/this_thread.h"
 #include "profile/virtual_time.h"
 
 namespace multigrain {
 namespace {
 
+// Calls use(calendar), which looks for time from `from` on, and counts what the calendar had forgotten.
+template <typename Use>
+Nanoseconds use_calendar(VirtualFabric::NodeState::Resource& resource, Nanoseconds from, Use&& use) {
+  Nanoseconds found = 0;
+  uint64_t forgotten = 0;
+  bool remembers = true;
+  {
+    const LockGuard hold(resource.lock);
+    forgotten = resource.calendar.forgotten();
+    remembers = resource.calendar.remembers(from);
+    found = use(resource.calendar);
+    forgotten = resource.calendar.forgotten() - forgotten;
+  }
+  if (forgotten != 0) count(Counter::kIntervalsForgotten, forgotten);
+  if (!remembers) count(Counter::kForgottenTimes);
+  return found;
+}
+
 Nanoseconds reserve(VirtualFabric::NodeState::Resource& resource, Nanoseconds from, Nanoseconds length) {
   if (length == 0) return from;
-  const LockGuard hold(resource.lock);
-  return resource.calendar.reserve(from, length);
+  return use_calendar(resource, from, [&](Calendar& calendar) { return calendar.reserve(from, length); });
+}
+
+// What a node's handlers take.
+class NodeHandlerTime final : public virtual_time::HandlerTime {
+ public:
+  explicit NodeHandlerTime(VirtualFabric::NodeState::Resource& resource) : resource_(resource) {}
+  Nanoseconds take(Nanoseconds from, Nanoseconds length) override {
+    return use_calendar(resource_, from, [&](Calendar& calendar) { return calendar.take(from, length); });
+  }
+
+ private:
+  VirtualFabric::NodeState::Resource& resource_;
+};
+
+// Carries out an operation on the memory of node `at`. The copy here stands for what the network does on the emulated
+// machine, whose model says how long that takes, so it is time of no processor. On its own memory a processor works
+// itself.
+template <typename Operation>
+decltype(auto) on_memory_of(NodeId at, NodeId self, Operation&& operation) {
+  if (at == self) return operation();
+  const virtual_time::Unaccounted network;
+  return operation();
 }
 
 }  // namespace
@@ -33,8 +73,6 @@ Nanoseconds VirtualFabric::ask(NodeId of, Nanoseconds now, uint64_t bytes) {
   return carry(of, self(), carry(self(), of, now, 0), bytes);
 }
 
-// The copy that stands for the transfer takes this processor's time on this machine, and the time of the model on the
-// emulated one. The longer of the two counts.
 void VirtualFabric::put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) {
   wait(start_put(to, segment, offset, bytes));
 }
@@ -45,34 +83,34 @@ void VirtualFabric::get(NodeId from, SegmentId segment, uint64_t offset, std::sp
 
 Completion VirtualFabric::start_put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) {
   const Nanoseconds now = virtual_time::stamp();
-  inner().put(to, segment, offset, bytes);
+  on_memory_of(to, self(), [&] { inner().put(to, segment, offset, bytes); });
   return {to == self() ? 0 : carry(self(), to, now, bytes.size()) + model_.latency_ns};
 }
 
 Completion VirtualFabric::start_get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) {
   const Nanoseconds now = virtual_time::stamp();
-  inner().get(from, segment, offset, bytes);
+  on_memory_of(from, self(), [&] { inner().get(from, segment, offset, bytes); });
   return {from == self() ? 0 : ask(from, now, bytes.size())};
 }
 
 Completion VirtualFabric::start_put_pieces(NodeId to, SegmentId segment, uint64_t offset,
                                            std::span<const Piece> pieces) {
   const Nanoseconds now = virtual_time::stamp();
-  inner().wait(inner().start_put_pieces(to, segment, offset, pieces));
+  on_memory_of(to, self(), [&] { inner().wait(inner().start_put_pieces(to, segment, offset, pieces)); });
   return {to == self() ? 0 : carry(self(), to, now, bytes_on_network(pieces)) + model_.latency_ns};
 }
 
 Completion VirtualFabric::start_fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value,
                                               uint64_t& old) {
   const Nanoseconds now = virtual_time::stamp();
-  old = inner().fetch_and_set(at, segment, offset, value);
+  old = on_memory_of(at, self(), [&] { return inner().fetch_and_set(at, segment, offset, value); });
   return {at == self() ? 0 : ask(at, now, sizeof old)};
 }
 
 Completion VirtualFabric::start_fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend,
                                           uint64_t& old) {
   const Nanoseconds now = virtual_time::stamp();
-  old = inner().fetch_add(at, segment, offset, addend);
+  old = on_memory_of(at, self(), [&] { return inner().fetch_add(at, segment, offset, addend); });
   return {at == self() ? 0 : ask(at, now, sizeof old)};
 }
 
@@ -93,14 +131,14 @@ void VirtualFabric::wait(Completion completion) {
 
 uint64_t VirtualFabric::fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value) {
   const Nanoseconds now = virtual_time::stamp();
-  const uint64_t old = inner().fetch_and_set(at, segment, offset, value);
+  const uint64_t old = on_memory_of(at, self(), [&] { return inner().fetch_and_set(at, segment, offset, value); });
   virtual_time::advance(ask(at, now, sizeof old));
   return old;
 }
 
 uint64_t VirtualFabric::fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend) {
   const Nanoseconds now = virtual_time::stamp();
-  const uint64_t old = inner().fetch_add(at, segment, offset, addend);
+  const uint64_t old = on_memory_of(at, self(), [&] { return inner().fetch_add(at, segment, offset, addend); });
   virtual_time::advance(ask(at, now, sizeof old));
   return old;
 }
@@ -108,17 +146,24 @@ uint64_t VirtualFabric::fetch_add(NodeId at, SegmentId segment, uint64_t offset,
 uint64_t VirtualFabric::compare_and_swap(NodeId at, SegmentId segment, uint64_t offset, uint64_t expected,
                                          uint64_t desired) {
   const Nanoseconds now = virtual_time::stamp();
-  const uint64_t old = inner().compare_and_swap(at, segment, offset, expected, desired);
+  const uint64_t old =
+      on_memory_of(at, self(), [&] { return inner().compare_and_swap(at, segment, offset, expected, desired); });
   virtual_time::advance(ask(at, now, sizeof old));
   return old;
 }
 
 void VirtualFabric::stamp(NodeId at, SegmentId segment, uint64_t offset) {
+  const virtual_time::Unaccounted emulation;
   inner().fetch_and_set(at, segment, offset, virtual_time::stamp());
 }
 
 void VirtualFabric::go_on_after(NodeId at, SegmentId segment, uint64_t offset) {
-  virtual_time::advance(inner().fetch_add(at, segment, offset, 0));
+  Nanoseconds when = 0;
+  {
+    const virtual_time::Unaccounted emulation;
+    when = inner().fetch_add(at, segment, offset, 0);
+  }
+  virtual_time::advance(when);
 }
 
 // --- Messages
@@ -130,31 +175,34 @@ void VirtualFabric::set_handler(MessageType type, MessageHandler handler, void* 
 
 void VirtualFabric::send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice slice,
                          SendContext context, Nanoseconds not_before) {
+  if (virtual_time::UnaccountedMessages::on()) {
+    inner().send(to, header, payload, slice, context);
+    return;
+  }
   const Nanoseconds arrival = carry(self(), to, virtual_time::stamp(), payload.size() + slice.length);
-  // The arrival is at least 1, because 0 would mean that the message has none.
+  // The arrival is at least 1, because 0 means that the message is not accounted.
   inner().send(to, header, payload, slice, context, std::max({arrival, not_before, Nanoseconds{1}}));
+}
+
+void VirtualFabric::fetch_part(const Message& message, uint32_t from, std::span<std::byte> bytes) {
+  on_memory_of(message.from, self(), [&] { inner().fetch_part(message, from, bytes); });
 }
 
 void VirtualFabric::handle(void* handler, const Message& message) {
   const Handler& own = *static_cast<Handler*>(handler);
   const VirtualFabric& fabric = *own.fabric;
-  NodeState::Resource& resource = fabric.nodes_[fabric.self().value].handler;
-  const virtual_time::Interrupted interrupted = virtual_time::choose_interrupted();
-  const Nanoseconds overhead = interrupted.waits ? 0 : fabric.model_.handler_ns;
-  Nanoseconds begin;
-  {
-    const LockGuard hold(resource.lock);
-    begin = resource.calendar.gap(message.arrival, overhead + 1);
+  if (message.arrival == 0) {
+    const virtual_time::UnaccountedHandler scope;
+    own.function(own.context, message);
+    return;
   }
-  Nanoseconds cost;
+  NodeHandlerTime time(fabric.nodes_[fabric.self().value].handler);
+  const virtual_time::Interrupted interrupted = virtual_time::choose_interrupted();
+  Nanoseconds cost = 0;
   {
-    virtual_time::HandlerScope scope(begin, overhead);
+    virtual_time::HandlerScope scope(message.arrival, interrupted.waits ? 0 : fabric.model_.handler_ns, time);
     own.function(own.context, message);
     cost = scope.elapsed();
-  }
-  {
-    const LockGuard hold(resource.lock);
-    resource.calendar.occupy(begin, cost);
   }
   virtual_time::charge(interrupted, cost);
 }

@@ -9,14 +9,20 @@
 //             message at a time. Each takes the CPU time of its handler, and the model's handler cost (for instance of
 //             an interrupt) if no processor of the node waits and polls. The processor that is interrupted, or waits,
 //             is charged with this time.
+//             Messages are handled here in another order than they arrive in. How long a handler takes is known when it
+//             is done, and what it has sent by then cannot be called back to be sent later. So a handler of a message
+//             that arrived before one that has been handled already goes on until that one began, stands still while
+//             that one runs, and goes on again: no two of a node are ever busy at once, but the one that was handled
+//             first here keeps its time.
 //  put        It occupies the links in the same way, and completes a latency after it arrived (the acknowledgement).
 //  get        A request occupies the link for its occupancy and takes a latency; then the data travels the other way.
 //             No processor of the other node takes part.
 //  Atomics    They cost as much as a get of 8 bytes.
 //
 // So there is contention at the interface of each node in both directions, and at its protocol handler, which the MGS
-// paper says its emulation leaves out ([MGS], section 4). A node's operations on its own memory cost what they cost
-// here.
+// paper says its emulation leaves out ([MGS], section 4). The copies that carry the bytes here are no processor's time.
+// A node's operations on its own memory cost what they cost here. What is sent under
+// virtual_time::UnaccountedMessages costs nothing at all, and arrives at once.
 #pragma once
 
 #include <array>
@@ -69,6 +75,7 @@ class VirtualFabric final : public ForwardingFabric, public MappedObject {
   using Fabric::send;
   void send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice slice,
             SendContext context, Nanoseconds not_before = 0) override;
+  void fetch_part(const Message& message, uint32_t from, std::span<std::byte> bytes) override;
 
  private:
   struct Handler {
