@@ -462,6 +462,7 @@ class Studies(Command):
             ["width", "--help"],
             ["compare", "--help"],
             ["report", "--help"],
+            ["against", "--help"],
         ):
             status, out, err = self.mgstudy(*arguments)
             self.assertEqual((status, err), (0, ""))

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from multigrain.study import metrics, studies
+from multigrain.study.against import compare_with_table
 from multigrain.study.files import write_whole
 from multigrain.study.machines import DEFAULT_MACHINE, EmulatedMachine, emulated_machines, mgrun_lists, usable_cores
 from multigrain.study.options import BAD_USAGE, HANDED_ON, make_parser
@@ -322,6 +323,8 @@ def main(argv: Sequence[str], tools: Path) -> int:
         sentence = missing_packages(["rich", "plotly"], "mgstudy needs")
         if sentence:
             raise StudyError(sentence)
+        if options.kind == "against":
+            return compare_with_table(options.table, options.studies, options.markdown)
         return report_again(options) if options.kind == "report" else run_study(options, argv, tools)
     except StudyError as error:
         print(f"mgstudy: {error}", file=sys.stderr)

@@ -48,6 +48,7 @@ what the family's two metrics are:
   mgstudy width --procs 64 -- ./fft                                  what wider nodes change
   mgstudy compare --procs 16 --add-args '--variant tiled' -- ./water-kernel
   mgstudy family --procs 32 --clock counted --machine alewife -- ./water      exact; many runs at a time
+  mgstudy against table.json study.json                              does it agree with a paper's table?
   mgstudy report                                                     the last study's report again
 """
 EPILOGUE = """\
@@ -223,6 +224,19 @@ def make_parser() -> Parser:
         metavar="COMMAND",
         help="compare with another command, such as another build of the program",
     )
+    against = commands.add_parser(
+        "against",
+        help="whether studies agree with a paper's table, row by row",
+        usage="mgstudy against TABLE.json STUDY.json... [OPTIONS]",
+        description="Compares figures of studies with those of a paper's table, by bounds that the table states,\nand prints "
+        "for each row whether they agree, if the spread of the runs allows to say that.",
+        epilog="Exit status: 0 if every row agrees, 1 if one does not, is not decided or not measured, 2 for bad input.",
+        allow_abbrev=False,
+        formatter_class=Formatter,
+    )
+    against.add_argument("table", metavar="TABLE.json", help="the paper's table (docs/user/mgstudy.md)")
+    against.add_argument("studies", nargs="+", metavar="STUDY.json", help="what mgstudy --json wrote")
+    against.add_argument("--markdown", action="store_true", help="print the table for a page of Markdown")
     again = commands.add_parser(
         "report",
         help="the report of a study that is done, again",
