@@ -16,7 +16,7 @@ import statistics
 import subprocess
 import sys
 
-from verdicts import Bounds, verdict
+from multigrain.study.verdicts import Bounds, verdict
 
 COMPUTE = ["matmul", "lu", "unstructured", "water-spatial"]
 COMMUNICATION = ["jacobi", "gauss", "fft", "radix", "water", "barnes"]

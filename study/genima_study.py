@@ -17,8 +17,8 @@ import os
 import subprocess
 import sys
 
+from multigrain.study.verdicts import Bounds, relative_spread, runs_of, verdict
 from paper_study import NONE, PaperStudy, head, parser_of, row, run_study, spread_text
-from verdicts import Bounds, relative_spread, runs_of, verdict
 
 APPLICATIONS = {
     "FFTst": ["fft", "--variant", "staggered"],

@@ -13,8 +13,7 @@ are kept and used again by mgstudy; JSON and HTML reports are left in --out. A f
 import json
 import os
 
-from paper_study import NONE, PaperStudy, parser_of, percent, quotient, row, spread_text
-from verdicts import (
+from multigrain.study.verdicts import (
     NEGATIVE,
     SMALL,
     Bounds,
@@ -25,6 +24,7 @@ from verdicts import (
     runs_of,
     verdict,
 )
+from paper_study import NONE, PaperStudy, parser_of, percent, quotient, row, spread_text
 
 # Table 3, SVM-Seq and SVM-Par: cycles at 20 MHz of one processor and of 32 in one node; and the paper's class, breakup
 # penalty and multigrain potential, where the text of section 5.3 gives them. For TSP and Unstructured it says "large", and

@@ -180,6 +180,22 @@ class Command(Folder):
     def runs(self):
         return [line.split()[1] for line in self.log.read_text().splitlines()] if self.log.exists() else []
 
+    def left_over(self):
+        """Those of the processes in mgrun's place that are still there."""
+        pids = [int(line.split()[0]) for line in self.log.read_text().splitlines()]
+        return [
+            pid
+            for pid in pids
+            if Path(f"/proc/{pid}/cmdline").exists() and b"fake_mgrun" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        ]
+
+    def until(self, condition):
+        for _ in range(60000):
+            if condition():
+                return True
+            time.sleep(0.01)
+        return False
+
 
 class Studies(Command):
     def test_a_family_has_its_metrics(self):
@@ -281,22 +297,6 @@ class Studies(Command):
                 self.assertIn(
                     sentence, " ".join(failure["problem"] for point in study["points"] for failure in point["failures"])
                 )
-
-    def left_over(self):
-        """Those of the processes in mgrun's place that are still there."""
-        pids = [int(line.split()[0]) for line in self.log.read_text().splitlines()]
-        return [
-            pid
-            for pid in pids
-            if Path(f"/proc/{pid}/cmdline").exists() and b"fake_mgrun" in Path(f"/proc/{pid}/cmdline").read_bytes()
-        ]
-
-    def until(self, condition):
-        for _ in range(60000):
-            if condition():
-                return True
-            time.sleep(0.01)
-        return False
 
     def test_an_interrupted_study_goes_on(self):
         arguments = ("family", "-p", "8", "--mgrun", FAKE, "-r", "1", "--no-report", "--", str(self.program), MEDIUM, "hang-at=1")
@@ -462,6 +462,7 @@ class Studies(Command):
             ["width", "--help"],
             ["compare", "--help"],
             ["report", "--help"],
+            ["against", "--help"],
         ):
             status, out, err = self.mgstudy(*arguments)
             self.assertEqual((status, err), (0, ""))

@@ -1,4 +1,4 @@
-"""What the scripts that repeat a paper's figures may say of them (study/verdicts.py)."""
+"""What the scripts that repeat a paper's figures may say of them (multigrain/study/verdicts.py)."""
 
 import sys
 import unittest
@@ -7,8 +7,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "study"))
 
 import mgs_study
-import verdicts
-from verdicts import Bounds, about, grain_verdict, metric_verdict, verdict
+from multigrain.study import verdicts
+from multigrain.study.verdicts import Bounds, about, grain_verdict, metric_verdict, verdict
 
 WITHIN = Bounds(0.5, 1.5, "")
 
@@ -66,6 +66,10 @@ class OneFigure(unittest.TestCase):
         self.assertEqual(verdict(0.51, 0.0, WITHIN, 3), "agrees")
         self.assertEqual(verdict(0.49, 0.0, WITHIN, 3), "differs")
         self.assertEqual(verdict(0.5, 0.0, WITHIN, 3), "not decided (spread 0 %)")
+
+    def test_one_exact_run_decides_even_the_bound_itself(self):
+        self.assertEqual([verdicts.exact_verdict(value, WITHIN) for value in (0.49, 0.5, 1.5, 1.51)],
+                         ["differs", "agrees", "agrees", "differs"])
 
     def test_nothing_is_decided_without_repetition(self):
         for runs in (1, 2):

@@ -1,4 +1,4 @@
-"""The command line of mgstudy: reads it, runs a study, prints its table, and writes JSON, CSV and the report."""
+"""The command line of mgstudy: runs what it asks for, prints its table, and writes JSON, CSV and the report."""
 
 from __future__ import annotations
 
@@ -8,244 +8,31 @@ import json
 import os
 import re
 import shlex
-import shutil
-import subprocess
 import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any
 
 from multigrain.study import metrics, studies
-from multigrain.study.figures import duration
-from multigrain.study.files import FormatError, parse_versioned, write_whole
+from multigrain.study.against import compare_with_table
+from multigrain.study.files import write_whole
+from multigrain.study.machines import DEFAULT_MACHINE, EmulatedMachine, emulated_machines, mgrun_lists, usable_cores
+from multigrain.study.options import BAD_USAGE, HANDED_ON, make_parser
 from multigrain.study.packages import missing_packages
+from multigrain.study.progress import Bar
 from multigrain.study.results import csv_text, print_failures, print_study
 from multigrain.study.runs import (
     Cache,
     Json,
-    Result,
     Runner,
     StudyError,
     file_hash,
     find_program,
     interruptible,
     machine,
+    option_of,
 )
-
-if TYPE_CHECKING:
-    from _typeshed import SupportsWrite
-
-BAD_USAGE = 2
-# mgrun's options that a study hands on, with a word for what each takes. They are here and not asked of mgrun, so that
-# --help works without one; tests/manual compares names, words and values with what mgrun says.
-HANDED_ON = {
-    "net": (
-        "MODEL",
-        "the network between the nodes: a name that mgrun --net list shows, or figures (default: mgs, 50us)",
-    ),
-    "protocol": ("NAME", "the coherence protocol"),
-    "page-size": ("BYTES", "the unit of coherence"),
-    "home": ("WHERE", "where pages are at home: auto, interleaved, blocked or first-touch"),
-    "prefetch": ("PAGES", "how far to read ahead"),
-    "access": ("HOW", "access rights by auto, userfault or mprotect"),
-    "fabric": ("KIND", "what connects the nodes: shm or ucx"),
-    "clock-scale": ("FACTOR", "the emulated processors take FACTOR times the time of this machine's (virtual clock)"),
-    "skew": ("TIME", "how far a processor may run ahead of the slowest, such as 100us (virtual clock)"),
-}
-DESCRIPTION = """\
-How would a program run on a cluster of shared-memory machines? mgstudy keeps the number of processors P, varies how many
-of them, C, are in a node, runs the program with mgrun on each machine of this family, and shows where the time goes and
-what the family's two metrics are:
-
-  breakup penalty        how much longer it takes on two nodes (C = P/2) than on one (C = P)
-  multigrain potential   how much faster it is in nodes of P/2 than in nodes of one processor
-
-  mgstudy family --procs 32 --net tcp-10g -- ./water --size test     every C: table and report
-  mgstudy latency --procs 32 -- ./jacobi                             against the network's latency
-  mgstudy width --procs 64 -- ./fft                                  what wider nodes change
-  mgstudy compare --procs 16 --add-args '--variant tiled' -- ./water-kernel
-  mgstudy report                                                     the last study's report again
-"""
-EPILOGUE = """\
-A program marks what is measured with mg_profile_reset() and mg_profile_stop(). Exit status: 0 if every run succeeded,
-1 if some failed (the others are shown), 2 for bad usage, 130 when interrupted: the same command goes on where it stopped.
-"""
-
-
-class Formatter(argparse.RawDescriptionHelpFormatter):
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=28, width=min(110, shutil.get_terminal_size((110, 24)).columns - 2))
-
-
-class Parser(argparse.ArgumentParser):
-    def print_help(self, file: SupportsWrite[str] | None = None) -> None:
-        # argparse's own way, from Python 3.11.5 on, ignores that the text could not be written.
-        (file or sys.stdout).write(self.format_help())
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(BAD_USAGE, f"mgstudy: {message} ({self.prog} --help lists the options)\n")
-
-
-def positive(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number above 0")
-    return int(text)
-
-
-def seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 < value < 1e7:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds")
-    return value
-
-
-def whole_numbers(text: str) -> list[int]:
-    return sorted({positive(each) for each in text.split(",")})
-
-
-def add_common(parser: argparse.ArgumentParser) -> None:
-    study = parser.add_argument_group("the study")
-    study.add_argument("-p", "--procs", type=positive, required=True, metavar="P", help="processors of every machine")
-    study.add_argument(
-        "--node-sizes",
-        type=whole_numbers,
-        metavar="C,C...",
-        help="only these processors a node (default: all that divide P)",
-    )
-    study.add_argument(
-        "-r",
-        "--repetitions",
-        type=positive,
-        default=3,
-        metavar="N",
-        help="runs of each machine; shown are the median and the spread (default 3)",
-    )
-    study.add_argument(
-        "--time-limit", type=seconds, default=600.0, metavar="SECONDS", help="of real time, for one run (default 600)"
-    )
-    study.add_argument(
-        "--no-sequential",
-        action="store_true",
-        help="leave out the run on one processor, and with it speedups and fine grain",
-    )
-    emulated = parser.add_argument_group("the machine, as for mgrun")
-    for name, (value, text) in HANDED_ON.items():
-        emulated.add_argument(f"--{name}", metavar=value, help=text)
-    emulated.add_argument(
-        "--clock",
-        choices=("virtual", "wall"),
-        default="virtual",
-        help="times are those of the emulated machine (virtual, the default), or of this one (wall)",
-    )
-    emulated.add_argument(
-        "--binary",
-        action="store_true",
-        help="the program knows nothing of Multigrain; {procs} in its arguments is the number of processors of the run",
-    )
-    emulated.add_argument(
-        "--mgrun-option",
-        action="append",
-        default=[],
-        metavar="OPTION",
-        help="any other option of mgrun, such as --mgrun-option=--no-pin",
-    )
-    emulated.add_argument("--mgrun", metavar="PATH", help="the mgrun to use (default: the one beside mgstudy)")
-    kept = parser.add_argument_group("what is kept")
-    kept.add_argument(
-        "--cache",
-        default=".mgstudy",
-        metavar="DIR",
-        help="where results are kept, so that a study goes on (default .mgstudy)",
-    )
-    kept.add_argument(
-        "--depends",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="a file that the program reads: with other contents results are measured again",
-    )
-    kept.add_argument("--fresh", action="store_true", help="measure again what is kept")
-    add_outputs(kept)
-
-
-def add_outputs(group: argparse._ActionsContainer) -> None:
-    group.add_argument("-o", "--report", metavar="HTML", help="the report (default: mgstudy-KIND-PROGRAM.html here)")
-    group.add_argument("--no-report", action="store_true", help="write no report")
-    group.add_argument("--json", metavar="FILE", help="the study as JSON (docs/user/mgstudy.md); - is standard output")
-    group.add_argument("--csv", metavar="FILE", help="a row for each machine as CSV; - is standard output")
-    group.add_argument("-q", "--quiet", action="store_true", help="no table and no progress")
-
-
-def make_parser() -> Parser:
-    parser = Parser(
-        prog="mgstudy", description=DESCRIPTION, epilog=EPILOGUE, formatter_class=Formatter, allow_abbrev=False
-    )
-    commands = parser.add_subparsers(dest="kind", metavar="STUDY", required=True, parser_class=Parser)
-
-    def add(name: str, summary: str) -> argparse.ArgumentParser:
-        sub = commands.add_parser(
-            name,
-            help=summary,
-            description=summary,
-            allow_abbrev=False,
-            formatter_class=Formatter,
-            usage=f"mgstudy {name} --procs P [OPTIONS] -- PROGRAM [ARGUMENTS...]",
-        )
-        add_common(sub)
-        sub.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-        return sub
-
-    add("family", "times and breakdown of every C for one P, with the metrics and the program's class")
-    latency = add("latency", "execution time against the network's latency, with its slope, for some C")
-    latency.add_argument(
-        "--latencies",
-        default=",".join(studies.LATENCIES),
-        metavar="T,T...",
-        help=f"one way (default {','.join(studies.LATENCIES)})",
-    )
-    add("width", "what wider nodes change: shares of time, rights changes, diffs, imbalance, page faults by processor")
-    compare = add("compare", "families side by side: protocols, page sizes, variants of a program, builds of it")
-    compare.add_argument(
-        "--vary",
-        action="append",
-        default=[],
-        metavar="OPTION=V,V...",
-        help="an option of mgrun and its values, such as page-size=4K,16K; between values with commas write ;",
-    )
-    compare.add_argument(
-        "--add-args",
-        action="append",
-        default=[],
-        metavar="ARGS",
-        help="compare with the program with these arguments more, such as '--variant tiled'",
-    )
-    compare.add_argument(
-        "--against",
-        action="append",
-        default=[],
-        metavar="COMMAND",
-        help="compare with another command, such as another build of the program",
-    )
-    again = commands.add_parser(
-        "report",
-        help="the report of a study that is done, again",
-        usage="mgstudy report [STUDY.json] [OPTIONS]",
-        description="Makes the report, or CSV, of a study that is done: of its JSON, or of the last one that the cache has.",
-        allow_abbrev=False,
-        formatter_class=Formatter,
-    )
-    again.add_argument(
-        "study", nargs="?", metavar="STUDY.json", help="what --json wrote (default: the last study of the cache)"
-    )
-    again.add_argument("--cache", default=".mgstudy", metavar="DIR", help="where results are kept (default .mgstudy)")
-    add_outputs(again)
-    return parser
-
 
 # From the command line to a plan.
 
@@ -253,13 +40,8 @@ def make_parser() -> Parser:
 def network_figures(mgrun: str, network: str) -> Json:
     """What mgrun --net list says of a network, if it knows it by name."""
     out: Json = {"given": network, "figures": network, "what": "", "source": ""}
-    try:
-        listing = subprocess.run(
-            [mgrun, "--net", "list"], capture_output=True, text=True, timeout=20, check=False
-        ).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return out
     name, _, rest = network.partition(",")
+    listing = mgrun_lists(mgrun, "--net")
     block = re.search(rf"^{re.escape(name)} +(\S+)\n +(.*)\n +Source: ((?:.*\n(?= ))*.*)", listing, re.M)
     if block:
         out |= {
@@ -268,6 +50,56 @@ def network_figures(mgrun: str, network: str) -> Json:
             "source": " ".join(block[3].split()),
         }
     return out
+
+
+def varied_options(options: argparse.Namespace) -> dict[str, list[str]]:
+    """What --vary says: values by option."""
+    varied: dict[str, list[str]] = {}
+    for text in getattr(options, "vary", []):
+        name, equals, values = text.removeprefix("--").partition("=")
+        choices = [value for value in values.split(";" if ";" in values else ",") if value]
+        if not equals or name not in HANDED_ON or not choices:
+            raise StudyError(
+                f"--vary is '{text}'; it must be an option of mgrun and its values such as page-size=4K,16K; options: "
+                + ", ".join(HANDED_ON)
+            )
+        if name in varied:
+            raise StudyError(f"--vary names the option {name} twice")
+        varied[name] = choices
+    return varied
+
+
+def settle_clock(options: argparse.Namespace) -> None:
+    """What the clock decides: defaults, and which options it excludes."""
+    varied = varied_options(options)
+    if options.clock != "counted":
+        if options.machine is not None or "machine" in varied:
+            raise StudyError(
+                f"--machine does not go with --clock {options.clock}: it has the prices of what the counted clock counts; "
+                "give --clock counted"
+            )
+        if options.jobs not in (None, 1):
+            raise StudyError(
+                f"--jobs {options.jobs} does not go with --clock {options.clock}: its times depend on the load, and runs at "
+                "the same time would disturb each other; give --clock counted"
+            )
+        options.jobs, options.net = 1, options.net or "mgs"
+        options.repetitions = options.repetitions or 3
+        return
+    if options.clock_scale is not None or "clock-scale" in varied:
+        raise StudyError(
+            "--clock-scale does not go with --clock counted: how fast processors are, the machine's prices of instructions "
+            "say (--machine)"
+        )
+    if options.repetitions not in (None, 1):
+        raise StudyError(
+            f"--repetitions {options.repetitions} does not go with --clock counted: every run gives the same numbers, and "
+            "one is enough"
+        )
+    options.repetitions = 1
+    options.jobs = options.jobs or usable_cores()
+    if "machine" not in varied:
+        options.machine = options.machine or os.environ.get("MULTIGRAIN_MACHINE") or DEFAULT_MACHINE
 
 
 def handed_on(options: argparse.Namespace, varied: Sequence[str] = ()) -> tuple[str, ...]:
@@ -304,16 +136,7 @@ def commands_of(options: argparse.Namespace) -> list[tuple[str, list[str]]]:
 
 
 def make_series(options: argparse.Namespace) -> list[studies.Series]:
-    varied: list[tuple[str, list[str]]] = []
-    for text in getattr(options, "vary", []):
-        name, equals, values = text.removeprefix("--").partition("=")
-        choices = [value for value in values.split(";" if ";" in values else ",") if value]
-        if not equals or name not in HANDED_ON or not choices:
-            raise StudyError(
-                f"--vary is '{text}'; it must be an option of mgrun and its values such as page-size=4K,16K; options: "
-                + ", ".join(HANDED_ON)
-            )
-        varied.append((name, choices))
+    varied = list(varied_options(options).items())
     fixed = handed_on(options, [name for name, _ in varied])
     series = []
     commands = commands_of(options)
@@ -335,7 +158,20 @@ def make_series(options: argparse.Namespace) -> list[studies.Series]:
     return series
 
 
-def make_plan(options: argparse.Namespace, series: Sequence[studies.Series]) -> list[studies.Point]:
+def latency_network(options: argparse.Namespace, emulated: Mapping[str, EmulatedMachine]) -> str:
+    """The network whose latency is varied."""
+    network: str | None = options.net or emulated[options.machine].network
+    if not network:
+        raise StudyError(
+            f"--net is missing: mgrun --machine list does not say which network '{options.machine}' has, and a latency study "
+            "varies the latency of one"
+        )
+    return network
+
+
+def make_plan(
+    options: argparse.Namespace, series: Sequence[studies.Series], emulated: Mapping[str, EmulatedMachine]
+) -> list[studies.Point]:
     processors = options.procs
     if processors < 2:
         raise StudyError("a family has at least 2 processors (--procs)")
@@ -349,14 +185,28 @@ def make_plan(options: argparse.Namespace, series: Sequence[studies.Series]) -> 
         fixed = [
             studies.Series(each.label, each.program, each.arguments, handed_on(options, ["net"])) for each in series
         ]
-        return studies.plan_latency(fixed[0], processors, options.node_sizes or usual, latencies, options.net)
+        network = latency_network(options, emulated)
+        return studies.plan_latency(fixed[0], processors, options.node_sizes or usual, latencies, network)
     return studies.plan_family(series, processors, options.node_sizes or every, not options.no_sequential)
 
 
+def describe_network(options: argparse.Namespace, mgrun: str, emulated: Mapping[str, EmulatedMachine]) -> Json:
+    if options.net:
+        return network_figures(mgrun, options.net)
+    own = {each.network for each in emulated.values()}
+    network = own.pop() if len(own) == 1 else ""
+    return {"given": network, "figures": network, "what": "", "source": "", "of_machine": True}
+
+
 def describe(
-    options: argparse.Namespace, argv: Sequence[str], runner: Runner, series: Sequence[studies.Series]
+    options: argparse.Namespace,
+    argv: Sequence[str],
+    runner: Runner,
+    series: Sequence[studies.Series],
+    emulated: Mapping[str, EmulatedMachine],
 ) -> Json:
     first = series[0]
+    counted: Json = {"emulated": [each.as_json() for each in emulated.values()]} if options.clock == "counted" else {}
     return {
         "title": shlex.join([Path(first.program).name, *first.arguments]),
         "command": shlex.join(["mgstudy", *argv]),
@@ -364,7 +214,8 @@ def describe(
         "processors": options.procs,
         "clock": options.clock,
         "repetitions": options.repetitions,
-        "network": network_figures(runner.mgrun, options.net),
+        "network": describe_network(options, runner.mgrun, emulated),
+        **counted,
         "options": [each for each in shlex.join(first.options).split(" --") if each],
         "machine": machine(),
         "programs": [
@@ -372,77 +223,6 @@ def describe(
             for each in {(one.program, one.arguments): one for one in series}.values()
         ],
     }
-
-
-# What is seen while it runs.
-
-
-def point_name(point: studies.Point) -> str:
-    words = ["one processor" if point.role == "sequential" else f"C = {point.node_size}"]
-    if point.latency_ns is not None:
-        words.append(studies.latency_text(point.latency_ns))
-    return ", ".join(words)
-
-
-class Bar(studies.Progress):
-    """A progress bar on a terminal; a line for each run elsewhere."""
-
-    def __init__(self, series: int, repetitions: int) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-        self.console = Console(stderr=True, highlight=False)
-        self.series, self.repetitions = series, repetitions
-        self.total = self.finished = 0
-        self.seconds: dict[str, float] = {}  # of real time, of a run of each kind
-        self.pending: list[str] = []
-        self.began = time.monotonic()
-        self.bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[left]}"),
-            console=self.console,
-            transient=True,
-            disable=not self.console.is_terminal,
-        )
-
-    def begin(self, total: int, cached: int) -> None:
-        self.total = total
-        if cached:
-            self.console.print(f"mgstudy: {cached} of {total + cached} runs are in the cache", soft_wrap=True)
-        self.bar.start()
-        self.task = self.bar.add_task("starting", total=total, left="")
-
-    def name(self, point: studies.Point, repetition: int) -> str:
-        words = point_name(point)
-        if self.series > 1:
-            words = f"{point.series.label}: {words}"
-        return words + (f", run {repetition + 1} of {self.repetitions}" if self.repetitions > 1 else "")
-
-    def running(self, point: studies.Point, repetition: int) -> None:
-        from rich.markup import escape
-
-        self.bar.update(self.task, description=escape(self.name(point, repetition)))
-
-    def done(self, point: studies.Point, repetition: int, result: Result) -> None:
-        self.finished += 1
-        spent = time.monotonic() - self.began
-        left = spent / self.finished * (self.total - self.finished)
-        self.bar.update(
-            self.task, completed=self.finished, left=f"about {left:.0f} s left" if self.finished < self.total else ""
-        )
-        if not self.console.is_terminal:
-            said = result.problem or duration(result.elapsed_ns, "us")
-            print(
-                f"mgstudy: [{self.finished}/{self.total}] {self.name(point, repetition)}: {said}",
-                file=sys.stderr,
-                flush=True,
-            )
-
-    def end(self) -> None:
-        self.bar.stop()
 
 
 def put(path: str, contents: str) -> None:
@@ -488,23 +268,12 @@ def check_outputs(options: argparse.Namespace) -> None:
         raise StudyError("--json and --csv cannot both be standard output")
 
 
-def read_study(path: Path) -> Json:
-    try:
-        return parse_versioned(path.read_text("utf-8"), str(path), studies.SCHEMA, studies.VERSION, "mgstudy --json")
-    except OSError as error:
-        raise StudyError(f"cannot read {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise StudyError(f"{path} is no JSON: {error}") from error
-    except FormatError as error:
-        raise StudyError(str(error)) from error
-
-
 def report_again(options: argparse.Namespace) -> int:
     check_outputs(options)
     path = Path(options.study) if options.study else Path(options.cache) / "last-study.json"
     if not options.study and not path.exists():
         raise StudyError(f"the cache '{options.cache}' has no study yet")
-    study = read_study(path)
+    study = studies.read_study(path)
     try:
         if not options.quiet and "-" not in (options.json, options.csv):
             print_study(study)
@@ -516,7 +285,7 @@ def report_again(options: argparse.Namespace) -> int:
 
 def run_study(options: argparse.Namespace, argv: Sequence[str], tools: Path) -> int:
     check_outputs(options)
-    options.net = options.net or "mgs"
+    settle_clock(options)
     mgrun = options.mgrun or str(tools / "mgrun")
     if not os.access(mgrun, os.X_OK):
         raise StudyError(f"there is no mgrun at '{mgrun}' (--mgrun)")
@@ -526,11 +295,16 @@ def run_study(options: argparse.Namespace, argv: Sequence[str], tools: Path) -> 
     for path in options.depends:
         runner.cache.hash_of(path)
     series = make_series(options)
-    points = make_plan(options, series)
-    description = describe(options, argv, runner, series)
+    named = dict.fromkeys(name for each in series if (name := option_of(each.options, "--machine")) is not None)
+    emulated = emulated_machines(named, mgrun)
+    runner.cache.machines = {name: each.identity() for name, each in emulated.items()}
+    if options.jobs > 1 and not any(option.removeprefix("--no-").endswith("pin") for option in options.mgrun_option):
+        runner.unmeasured = ("--no-pin",)  # each mgrun would take the same cores
+    points = make_plan(options, series, emulated)
+    description = describe(options, argv, runner, series, emulated)
     progress = studies.Progress() if options.quiet else Bar(len(series), options.repetitions)
     with interruptible():
-        results = studies.execute(points, options.repetitions, runner, progress)
+        results = studies.execute(points, options.repetitions, runner, progress, options.jobs)
     study = studies.assemble(options.kind, results, description)
     write_whole(str(runner.cache.directory / "last-study.json"), json.dumps(study) + "\n")
     # What goes to standard output for a program must be alone there.
@@ -549,6 +323,8 @@ def main(argv: Sequence[str], tools: Path) -> int:
         sentence = missing_packages(["rich", "plotly"], "mgstudy needs")
         if sentence:
             raise StudyError(sentence)
+        if options.kind == "against":
+            return compare_with_table(options.table, options.studies, options.markdown)
         return report_again(options) if options.kind == "report" else run_study(options, argv, tools)
     except StudyError as error:
         print(f"mgstudy: {error}", file=sys.stderr)

@@ -7,8 +7,15 @@ import io
 import sys
 
 from multigrain.study import metrics, studies
+from multigrain.study.conditions import conditions
 from multigrain.study.figures import duration, short_percent
 from multigrain.study.runs import Json
+
+
+def spread_of(point: Json) -> str:
+    if len(point["repetitions_ns"]) < 2:
+        return "–"
+    return f"{100 * (point['high_ns'] - point['low_ns']) / point['elapsed_ns']:.1f}%"
 
 
 def print_study(study: Json) -> None:
@@ -19,14 +26,7 @@ def print_study(study: Json) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = 160  # a file has no right margin
-    console.print(
-        Text(
-            f"\n{study['title']}: {study['processors']} processors, network {study['network']['given']}, {study['clock']} clock, "
-            + ("the faster of 2 runs" if study["repetitions"] == 2 else f"median of {study['repetitions']} runs")
-            if study["repetitions"] > 1
-            else f"\n{study['title']}: {study['processors']} processors, network {study['network']['given']}, {study['clock']} clock"
-        )
-    )
+    console.print(Text(f"\n{study['title']}: {conditions(study)}"), soft_wrap=True)
     several = len(study["series"]) > 1
     latency = study["kind"] == "latency"
     table = Table(box=None, pad_edge=False, collapse_padding=True, header_style="bold")
@@ -35,9 +35,10 @@ def print_study(study: Json) -> None:
     for name in ("C", "latency" if latency else "nodes"):  # with both, 80 columns are not enough
         table.add_column(name, justify="right", no_wrap=True)
     alone = {each["series"]: each["sequential_ns"] for each in study.get("metrics", []) if each["sequential_ns"]}
+    has_spread = study["clock"] != "counted"
     shown = [
         "time",
-        "spread",
+        *(["spread"] if has_spread else []),
         *(["speedup"] if alone else []),
         *(name.replace("_", "\n") for name in studies.CATEGORIES),
         "outside",
@@ -59,9 +60,7 @@ def print_study(study: Json) -> None:
             base = alone.get(point["series"])
             row += [
                 duration(point["elapsed_ns"], "us"),
-                f"{100 * (point['high_ns'] - point['low_ns']) / point['elapsed_ns']:.1f}%"
-                if len(point["repetitions_ns"]) > 1
-                else "–",
+                *([spread_of(point)] if has_spread else []),
                 *([f"{base / point['elapsed_ns']:.2f}" if base else "–"] if alone else []),
                 *(f"{part // 10}.{part % 10}%" for part in parts),
             ]

@@ -2,8 +2,9 @@
 
 A result is kept under a key of everything that it depends on, as far as that can be known: the files of the program, of
 mgrun and of the library that it loads, the arguments, mgrun's options, the variables of the environment that matter, the
-processor that it ran on, and data files that the user names. So a study that was interrupted goes on where it stopped, and
-one that is repeated with a new build measures again. Only what succeeded is kept.
+processor that it ran on (under the counted clock the machine that is emulated, for nothing else matters there), and data
+files that the user names. So a study that was interrupted goes on where it stopped, and one that is repeated with a new
+build measures again. Only what succeeded is kept.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import json
 import os
 import platform
 import re
+import select
 import shlex
 import shutil
 import signal
@@ -42,11 +44,17 @@ IRRELEVANT = (
     "MULTIGRAIN_NODES",
     "MULTIGRAIN_PROCS_PER_NODE",
     "MULTIGRAIN_VERBOSE",
+    "MULTIGRAIN_MACHINE",
 )
 
 
 class StudyError(Exception):
     """What the user must change before anything can be measured: one sentence, exit status 2."""
+
+
+def option_of(options: Sequence[str], name: str) -> str | None:
+    """The value of one of mgrun's options; None if it is not given."""
+    return options[options.index(name) + 1] if name in options else None
 
 
 @dataclass(frozen=True)
@@ -63,9 +71,14 @@ class Run:
     def processors(self) -> int:
         return self.nodes * self.processors_per_node
 
-    def command(self, mgrun: str, statistics: str | None = None) -> list[str]:
-        """Without `statistics` as a user would repeat it."""
+    @property
+    def is_counted(self) -> bool:
+        return option_of(self.options, "--clock") == "counted"
+
+    def command(self, mgrun: str, statistics: str | None = None, more: Sequence[str] = ()) -> list[str]:
+        """Without `statistics` as a user would repeat it. `more` are options that do not change what is measured."""
         out = [mgrun, "--nodes", str(self.nodes), "--procs-per-node", str(self.processors_per_node), *self.options]
+        out += more
         out += ["--stats", f"json:{statistics}"] if statistics else ["--stats", "text"]
         return [*out, "--", self.program, *(word.replace("{procs}", str(self.processors)) for word in self.arguments)]
 
@@ -85,6 +98,12 @@ class Result:
     def elapsed_ns(self) -> int:
         assert self.profile is not None
         return int(self.profile["run"]["elapsed_ns"])
+
+    @property
+    def interruptions(self) -> int:
+        """How often, under the counted clock, processors lost their turn. Unless it is 0 another run may differ."""
+        assert self.profile is not None
+        return int(self.profile["run"].get("interruptions", 0))
 
 
 def file_hash(path: str | Path) -> str:
@@ -153,6 +172,7 @@ class Cache:
     libraries: dict[str, list[str]] = field(
         default_factory=dict
     )  # of each program: the hashes of Multigrain's that it loads
+    machines: dict[str, Json] = field(default_factory=dict)  # of each value of --machine: what results depend on
 
     def prepare(self) -> None:
         try:
@@ -193,6 +213,14 @@ class Cache:
             if (name.startswith("MULTIGRAIN_") and name not in IRRELEVANT and not name.startswith("MULTIGRAIN_TEST"))
             or name in RELEVANT
         }
+        options = list(run.options)
+        on: Json = {"processor": processor_name(), "cores": len(os.sched_getaffinity(0))}
+        if run.is_counted:
+            machine = option_of(run.options, "--machine") or ""
+            on = {"emulated": self.machines.get(machine, {"name": machine})}
+            if machine:
+                at = options.index("--machine")
+                del options[at : at + 2]  # a file may be elsewhere the next time
         return {
             "version": CACHE_VERSION,
             "program": self.hash_of(run.program),
@@ -203,10 +231,10 @@ class Cache:
             "arguments": list(run.arguments),
             "nodes": run.nodes,
             "processors_per_node": run.processors_per_node,
-            "options": list(run.options),
+            "options": options,
             "environment": dict(sorted(variables.items())),
             "files": {path: self.hash_of(path) for path in sorted(depends)},
-            "machine": {"processor": processor_name(), "cores": len(os.sched_getaffinity(0))},
+            "machine": on,
         }
 
     def path(self, dependencies: Json, repetition: int) -> Path:
@@ -247,16 +275,54 @@ def interruptible() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def stop(child: subprocess.Popen[bytes]) -> None:
-    """Ends mgrun, which ends its nodes; after five seconds the whole session by force."""
-    if child.poll() is not None:
-        return
-    child.terminate()
+def stop(children: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Ends mgruns, which end their nodes; after five seconds the whole sessions by force."""
+    there = [child for child in children if child.poll() is None]
+    for child in there:
+        child.terminate()
+    until = time.monotonic() + 5
+    for child in there:
+        try:
+            child.wait(max(0.0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)  # a session of its own, and its leader has not been waited for
+            child.wait()
+
+
+@dataclass(eq=False)  # each is itself only
+class Measurement:
+    """A run that is going on."""
+
+    run: Run
+    repetition: int
+    folder: tempfile.TemporaryDirectory[str]  # of its statistics and its output
+    child: subprocess.Popen[bytes]
+    began: float  # of time.monotonic()
+    overdue: float  # at this moment; infinite: never
+
+    def path(self, name: str) -> str:
+        return os.path.join(self.folder.name, name)
+
+
+def wait_for_one(measurements: Sequence[Measurement]) -> Measurement:
+    """The first of them that has ended, or has taken too long. No thread waits for each, because what prctl() asks for
+    happens when a thread ends, and so that an interrupt finds all of them in one place."""
+    descriptors: list[int] = []
     try:
-        child.wait(5)
-    except subprocess.TimeoutExpired:
-        os.killpg(child.pid, signal.SIGKILL)  # a session of its own, and its leader has not been waited for
-        child.wait()
+        ends = select.poll()
+        for each in measurements:
+            descriptors.append(os.pidfd_open(each.child.pid))
+            ends.register(descriptors[-1], select.POLLIN)
+        while True:
+            now = time.monotonic()
+            for each in measurements:
+                if each.child.poll() is not None or each.overdue <= now:
+                    return each
+            left = min(each.overdue for each in measurements) - now
+            ends.poll(None if left == float("inf") else left * 1000 + 1)
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
 
 
 @dataclass
@@ -267,6 +333,7 @@ class Runner:
     time_limit: float | None = None  # seconds of real time, a run
     fresh: bool = False  # measure again what is in the cache
     clock: str = "virtual"
+    unmeasured: tuple[str, ...] = ()  # options of mgrun that no result depends on
 
     def key(self, run: Run, repetition: int) -> Path:
         return self.cache.path(self.cache.dependencies(run, self.mgrun, self.depends, os.environ), repetition)
@@ -282,49 +349,68 @@ class Runner:
     def shown(self, run: Run) -> str:
         return shlex.join(run.command("mgrun"))
 
-    def measure(self, run: Run, repetition: int) -> Result:
-        """Runs it now, and keeps the result if it succeeded. A KeyboardInterrupt leaves no process behind."""
-        with tempfile.TemporaryDirectory(dir=self.cache.directory, prefix=f"running-{os.getpid()}-") as folder:
-            statistics, printed = os.path.join(folder, "statistics.json"), os.path.join(folder, "output")
-            began = time.monotonic()
-            with open(printed, "wb") as output:
-                child = subprocess.Popen(
-                    run.command(self.mgrun, os.path.abspath(statistics)),
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                    preexec_fn=die_with_parent,
-                )
-                try:
-                    status: int | None = child.wait(self.time_limit)
-                except subprocess.TimeoutExpired:
-                    status = None
-                finally:
-                    stop(child)
-            result = Result(run, self.shown(run), None, status, seconds=time.monotonic() - began)
-            with open(printed, encoding="utf-8", errors="replace") as file:
-                result.output = file.read()[-KEPT_OUTPUT:]
-            if status is None:
-                result.problem = f"it took longer than {self.time_limit:g} s"
-            elif status < 0:
-                result.problem = f"mgrun was killed by signal {-status}"
-            elif status != 0:
-                result.problem = f"it ended with exit status {status}"
-            else:
-                self.read_profile(statistics, result)
+    def start(self, run: Run, repetition: int) -> Measurement:
+        """Begins a run, of which finish() or abandon() must follow. Unless they do, the run ends with this process."""
+        folder = tempfile.TemporaryDirectory(dir=self.cache.directory, prefix=f"running-{os.getpid()}-")
+        command = run.command(
+            self.mgrun, os.path.abspath(os.path.join(folder.name, "statistics.json")), self.unmeasured
+        )
+        began = time.monotonic()
+        with open(os.path.join(folder.name, "output"), "wb") as output:
+            child = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+            )
+        overdue = began + self.time_limit if self.time_limit else float("inf")
+        return Measurement(run, repetition, folder, child, began, overdue)
+
+    def finish(self, measurement: Measurement) -> Result:
+        """What a run that has ended measured, which is kept if it succeeded. One that has not is stopped, and has failed by
+        taking too long."""
+        child, run = measurement.child, measurement.run
+        status = child.poll()
+        stop([child])
+        seconds = time.monotonic() - measurement.began
+        result = Result(run, self.shown(run), None, status, seconds=seconds)
+        with open(measurement.path("output"), encoding="utf-8", errors="replace") as file:
+            result.output = file.read()[-KEPT_OUTPUT:]
+        if status is None:
+            result.problem = f"it took longer than {self.time_limit:g} s"
+        elif status < 0:
+            result.problem = f"mgrun was killed by signal {-status}"
+        elif status != 0:
+            result.problem = f"it ended with exit status {status}"
+        else:
+            self.read_profile(measurement.path("statistics.json"), result)
+        measurement.folder.cleanup()
         if result.profile is not None:
             result.output = ""
-            self.cache.store(
-                self.key(run, repetition),
-                {
-                    "command": result.command,
-                    "dependencies": self.cache.dependencies(run, self.mgrun, self.depends, os.environ),
-                    "seconds": result.seconds,
-                    "profile": result.profile,
-                },
-            )
+            # What another run may contradict is no result of the counted clock.
+            if not (run.is_counted and result.interruptions):
+                self.keep(result, measurement.repetition)
         return result
+
+    def keep(self, result: Result, repetition: int) -> None:
+        self.cache.store(
+            self.key(result.run, repetition),
+            {
+                "command": result.command,
+                "dependencies": self.cache.dependencies(result.run, self.mgrun, self.depends, os.environ),
+                "seconds": result.seconds,
+                "profile": result.profile,
+            },
+        )
+
+    @staticmethod
+    def abandon(measurements: Sequence[Measurement]) -> None:
+        """Ends runs of which nothing is kept. They leave no process."""
+        stop([each.child for each in measurements])
+        for each in measurements:
+            each.folder.cleanup()
 
     def read_profile(self, path: str, result: Result) -> None:
         try:

@@ -6,13 +6,16 @@ family of P, and in a latency study a latency. See docs/user/mgstudy.md for the 
 
 from __future__ import annotations
 
+import collections
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from multigrain.study import metrics
-from multigrain.study.runs import Json, Result, Run, Runner, StudyError
+from multigrain.study.files import FormatError, parse_versioned
+from multigrain.study.runs import Json, Measurement, Result, Run, Runner, StudyError, wait_for_one
 
 SCHEMA, VERSION = "multigrain-study", 1
 CATEGORIES = ("user", "data_wait", "lock", "barrier", "protocol")
@@ -101,19 +104,22 @@ def plan_latency(
 
 
 class Progress:
-    """What is told of a study as it goes; this one says nothing."""
+    """What is told of a study as it goes, with the place of each run in the order of the plan; this one says nothing."""
 
     def begin(self, total: int, cached: int) -> None: ...
-    def running(self, point: Point, repetition: int) -> None: ...
-    def done(self, point: Point, repetition: int, result: Result) -> None: ...
+    def running(self, place: int, point: Point, repetition: int) -> None: ...
+    def done(self, place: int, point: Point, repetition: int, result: Result) -> None: ...
+    def skipped(self, place: int) -> None: ...
     def end(self) -> None: ...
 
 
-def execute(points: Sequence[Point], repetitions: int, runner: Runner, progress: Progress) -> dict[Point, list[Result]]:
+def execute(
+    points: Sequence[Point], repetitions: int, runner: Runner, progress: Progress, jobs: int = 1
+) -> dict[Point, list[Result]]:
     """All points once, then again: an interrupted study has something of each, and drift of the machine hits all alike.
-    A point that failed is not tried again."""
+    A point that failed is not tried again. Up to `jobs` runs go on at a time; whatever ends this ends them all."""
     runner.cache.prepare()
-    results: dict[Point, list[Result]] = {point: [] for point in points}
+    results: dict[Point, dict[int, Result]] = {point: {} for point in points}
     todo: list[tuple[Point, int]] = []
     for repetition in range(repetitions):
         for point in points:
@@ -121,23 +127,35 @@ def execute(points: Sequence[Point], repetitions: int, runner: Runner, progress:
             if found is None:
                 todo.append((point, repetition))
             else:
-                results[point].append(found)
+                results[point][repetition] = found
     progress.begin(len(todo), sum(map(len, results.values())))
-    measured = 0
+    waiting = collections.deque(range(len(todo)))
+    going: dict[Measurement, int] = {}
+    is_first = True
     try:
-        for point, repetition in todo:
-            if any(result.profile is None for result in results[point]):
+        while waiting or going:
+            if waiting and len(going) < jobs:
+                place = waiting.popleft()
+                point, repetition = todo[place]
+                if any(result.profile is None for result in results[point].values()):
+                    progress.skipped(place)
+                    continue
+                progress.running(place, point, repetition)
+                going[runner.start(point.run, repetition)] = place
                 continue
-            progress.running(point, repetition)
-            result = runner.measure(point.run, repetition)
-            measured += 1
-            if measured == 1 and result.status == 2 and result.output.startswith("mgrun: "):
+            ended = wait_for_one(list(going))
+            result = runner.finish(ended)
+            place = going.pop(ended)
+            if is_first and result.status == 2 and result.output.startswith("mgrun: "):
                 raise StudyError(result.output.strip().splitlines()[0])
-            results[point].append(result)
-            progress.done(point, repetition, result)
+            is_first = False
+            point, repetition = todo[place]
+            results[point][repetition] = result
+            progress.done(place, point, repetition, result)
     finally:
+        runner.abandon(list(going))
         progress.end()
-    return results
+    return {point: [of[repetition] for repetition in sorted(of)] for point, of in results.items()}
 
 
 # From results to JSON.
@@ -219,6 +237,7 @@ def point_json(point: Point, results: Sequence[Result]) -> Json:
         "command": results[0].command if results else "",
         "repetitions_ns": [result.elapsed_ns for result in good],
         "real_seconds": sum(result.seconds for result in results),
+        **({"interruptions": sum(result.interruptions for result in good)} if point.run.is_counted else {}),
         "failures": [
             {"command": result.command, "status": result.status, "problem": result.problem, "output": result.output}
             for result in results
@@ -305,11 +324,26 @@ def assemble(kind: str, results: Mapping[Point, Sequence[Result]], description: 
         "series": labels,
         "points": points,
     }
+    if description["clock"] == "counted":
+        # Every run gives these numbers, unless processors lost their turn.
+        study["exact"] = not any(point["interruptions"] for point in points)
     if kind == "latency":
         study["slopes"] = [slope_of(points, size) for size in sizes]
     else:
         study["metrics"] = [family_metrics(points, label, description["processors"]) for label in labels]
     return study
+
+
+def read_study(path: Path) -> Json:
+    """What mgstudy --json wrote, or a StudyError."""
+    try:
+        return parse_versioned(path.read_text("utf-8"), str(path), SCHEMA, VERSION, "mgstudy --json")
+    except OSError as error:
+        raise StudyError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise StudyError(f"{path} is no JSON: {error}") from error
+    except FormatError as error:
+        raise StudyError(str(error)) from error
 
 
 def failed_points(study: Json) -> list[Json]:

@@ -14,12 +14,13 @@ class ProfileSections(StudyView):
     def profile(self) -> list[Block]:
         if not self.family:
             return []
+        has_spread = self.study["clock"] != "counted"
         columns = [
             "C",
             "nodes",
             *(["what"] if self.several else []),
             "time",
-            "spread",
+            *(["spread"] if has_spread else []),
             "speedup",
             *(name for _, name, *_ in self.parts),
         ]
@@ -32,13 +33,14 @@ class ProfileSections(StudyView):
             total = sum(parts.values())
             alone = self.metrics[point["series"]]["sequential_ns"]
             repeated = len(point["repetitions_ns"]) > 1
+            spread = percent((point["high_ns"] - point["low_ns"]) / point["elapsed_ns"], 2) if repeated else "–"
             rows.append(
                 [
                     "one processor" if point["role"] == "sequential" else str(point["node_size"]),
                     str(point["nodes"]),
                     *([point["series"]] if self.several else []),
                     duration(point["elapsed_ns"]),
-                    percent((point["high_ns"] - point["low_ns"]) / point["elapsed_ns"], 2) if repeated else "–",
+                    *([spread] if has_spread else []),
                     number(alone / point["elapsed_ns"], 3) if alone else "–",
                     *(percent(parts[name] / total, 2) for name, *_ in self.parts),
                 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from multigrain.study.conditions import CLOCKS, is_exact, repetition
 from multigrain.study.figures import duration, percent, percent_range
 from multigrain.study.page import Block, Section, Table, number, page, size, text
 from multigrain.study.studies import latency_text
@@ -9,6 +10,11 @@ from multigrain.study.study_curves import CurveSections
 from multigrain.study.study_processors import ProcessorSections
 from multigrain.study.study_profile import ProfileSections
 from multigrain.study.study_view import GRAIN_TEXT, KINDS, Json
+
+
+def machine_html(machine: Json) -> str:
+    words = f" ({text(machine['what'])})" if machine["what"] else ""
+    return f"<code>{text(machine['name'])}</code>{words}"
 
 
 class StudyReport(ProfileSections, CurveSections, ProcessorSections):
@@ -32,16 +38,19 @@ class StudyReport(ProfileSections, CurveSections, ProcessorSections):
 
     def lead(self) -> str:
         network, here = self.study["network"], self.study["machine"]
-        shown = f"<code>{text(network['given'])}</code>"
+        emulated = self.study.get("emulated", [])
+        shown = f"<code>{text(network['given'])}</code>" if network["given"] else ""
+        if network.get("of_machine"):
+            shown = f"the emulated machine's: {shown}" if shown else "the emulated machine's"
         if network["figures"] != network["given"]:
             shown += f": {text(network['figures'])}"
         if network["what"]:
             shown += f" ({text(network['what'])})"
         if self.kind == "latency":
             shown += ", with its latency varied"
-        # Of the clock and the network there is a line each.
+        # Of the clock, the machine and the network there is a line each.
         options = [each.removeprefix("--") for each in self.study["options"]]
-        options = [each for each in options if each.split()[0] not in ("clock", "net")]
+        options = [each for each in options if each.split()[0] not in ("clock", "machine", "net")]
         facts = [
             (
                 "Program",
@@ -51,22 +60,12 @@ class StudyReport(ProfileSections, CurveSections, ProcessorSections):
                 ),
             ),
             ("Machines", f"{self.processors} processors in nodes of {', '.join(map(str, self.study['node_sizes']))}"),
+            *([("Emulated machine", "<br>".join(map(machine_html, emulated)))] if emulated else []),
             ("Network", shown),
             ("Options", ", ".join(f"<code>--{text(each)}</code>" for each in options) or "none"),
             (
                 "Times",
-                (
-                    "of the emulated machine (virtual clock)"
-                    if self.study["clock"] == "virtual"
-                    else "of this machine (wall clock)"
-                )
-                + (
-                    f", median of {self.study['repetitions']} runs"
-                    if self.study["repetitions"] > 2
-                    else ", the faster of 2 runs"
-                    if self.study["repetitions"] == 2
-                    else ", of one run"
-                ),
+                ", ".join(filter(None, (CLOCKS[self.study["clock"]], repetition(self.study) or "of one run"))),
             ),
             (
                 "Measured on",
@@ -79,6 +78,11 @@ class StudyReport(ProfileSections, CurveSections, ProcessorSections):
             out += (
                 f'<p class="warn">{self.processors} processors took turns on {here["cores"]} core{"s" if here["cores"] != 1 else ""} of this '
                 "machine: these times compare machines only roughly. The virtual clock does not depend on that.</p>"
+            )
+        if self.study["clock"] == "counted" and not is_exact(self.study):
+            out += (
+                f'<p class="warn">These numbers are {text(repetition(self.study))}. What lost its turn is told by mgrun '
+                "at the end of a run.</p>"
             )
         return out
 
@@ -209,6 +213,13 @@ class StudyReport(ProfileSections, CurveSections, ProcessorSections):
                 "medium-grain (after section 5.3, which gives no bounds).</p>"
             )
         network = self.study["network"]
+        for each in self.study.get("emulated", []):
+            out.append(
+                f"<p>{text(each['name'])} is described in {text(each['given'])}"
+                + (f" (SHA-256 {each['sha256'][:16]}…)" if each["sha256"] else "")
+                + (f"; source of its figures: {text(each['source'])}" if each["source"] else "")
+                + ".</p>"
+            )
         if network["source"]:
             out.append(f"<p>Source of the network's figures: {text(network['source'])}.</p>")
         if page_size:
