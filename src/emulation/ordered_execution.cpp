@@ -1,0 +1,243 @@
+#include "emulation/ordered_execution.h"
+
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/futex.h"
+#include "base/lock_guard.h"
+#include "base/thread_state.h"
+
+namespace multigrain::ordered {
+namespace internal {
+
+constinit thread_local int t_participant = -1;
+
+}  // namespace internal
+
+namespace {
+
+using internal::t_participant;
+
+// How long, in nanoseconds, a participant waits for its turn before it looks whether the one that has the turn sleeps.
+// It takes two looks in a row.
+constexpr Nanoseconds kLook = 20'000'000;
+
+// How long a thread that takes another's place waits for that one to leave before it looks again, in nanoseconds.
+constexpr Nanoseconds kPredecessorLeaves = 100'000;
+
+constinit Shared g_shared;
+
+Participant& self() {
+  return g_shared.participants[static_cast<unsigned>(t_participant)];
+}
+
+unsigned own_holder() {
+  return 1 + static_cast<unsigned>(t_participant);
+}
+
+// Holds the lock of the turn. Where many threads want few cores, a thread may sleep in that lock for long, though nobody has
+// it: whoever let it go has not come to wake the sleeper. A participant in its turn that sleeps here does not sleep in a
+// system call of its own.
+class MG_SCOPED_CAPABILITY TurnGuard {
+ public:
+  TurnGuard() MG_ACQUIRE(g_shared.turn->lock) {
+    if (own_ != nullptr) own_->wants_lock.store(1, std::memory_order_seq_cst);
+    g_shared.turn->lock.lock();
+  }
+  ~TurnGuard() MG_RELEASE() {
+    g_shared.turn->lock.unlock();
+    if (own_ != nullptr) own_->wants_lock.store(0, std::memory_order_seq_cst);
+  }
+  TurnGuard(const TurnGuard&) = delete;
+  TurnGuard& operator=(const TurnGuard&) = delete;
+
+ private:
+  Participant* const own_ = takes_part() ? &self() : nullptr;
+};
+
+// Gives the turn, which nobody has, to the earliest participant, if one is ready. The caller holds the lock.
+void give() {
+  Turn& turn = *g_shared.turn;
+  turn.holder = 0;
+  if (turn.joined < g_shared.participants.size()) return;
+  const std::optional<unsigned> next = earliest(g_shared.participants);
+  if (!next) return;
+  Participant& participant = g_shared.participants[*next];
+  // Its thread is about to join, and takes the turn then.
+  if (participant.state == Participant::kAbsent) return;
+  participant.state = Participant::kRuns;
+  turn.holder = 1 + *next;
+  ++turn.given;
+  participant.turns.fetch_add(1, std::memory_order_release);
+  // The turn has come back to the caller.
+  if (turn.holder == own_holder()) return;
+  futex_wake(participant.turns, FutexScope::kMachine, 1);
+}
+
+// Gives the turn away if the caller has it, or if nobody does. The caller holds the lock.
+void give_away() {
+  const uint32_t holder = g_shared.turn->holder;
+  if (holder == 0 || holder == own_holder()) give();
+}
+
+// Looks at the participant that has the turn, unless another thread has done so a moment ago. If it sleeps, and has slept
+// since the last look, it loses its turn.
+void look() {
+  Turn& turn = *g_shared.turn;
+  uint32_t process = 0;
+  uint32_t thread = 0;
+  uint64_t given = 0;
+  {
+    const TurnGuard hold;
+    const Nanoseconds now = monotonic_ns();
+    if (now < turn.next_look || turn.holder == 0) return;
+    turn.next_look = now + kLook;
+    const Participant& holder = g_shared.participants[turn.holder - 1];
+    process = holder.process;
+    thread = holder.thread;
+    given = turn.given;
+  }
+  const ThreadState state = thread_state(process, thread);
+  // A device answers by itself: 'D' is no reason. A thread that has slept and run meanwhile has another number of switches.
+  const TurnGuard hold;
+  if (turn.given != given || turn.holder == 0) return;
+  const bool wants_lock = g_shared.participants[turn.holder - 1].wants_lock.load(std::memory_order_seq_cst) != 0;
+  const bool sleeps = (state.letter == 'S' || state.letter == 'T') && !wants_lock;
+  const bool slept = turn.sleeper_given == given && turn.sleeper_switches == state.switches;
+  turn.sleeper_given = sleeps ? given : 0;
+  turn.sleeper_switches = state.switches;
+  // Where nobody else has anything to do, nobody is held up.
+  if (!sleeps || !slept || !earliest(g_shared.participants)) return;
+  g_shared.participants[turn.holder - 1].state = Participant::kOutside;
+  ++turn.interruptions;
+  give();
+}
+
+// Waits until the calling participant has been given more than `before` turns.
+void await_turn(uint32_t before) {
+  Participant& own = self();
+  while (own.turns.load(std::memory_order_acquire) == before) {
+    const Nanoseconds began = monotonic_ns();
+    futex_wait(own.turns, before, FutexScope::kMachine, kLook);
+    if (own.turns.load(std::memory_order_acquire) != before) return;
+    if (g_shared.aborted != nullptr && g_shared.aborted->load(std::memory_order_relaxed) != 0)
+      _exit(g_shared.status_of_abort);
+    if (monotonic_ns() - began >= kLook) look();
+  }
+}
+
+bool is_taken(const Participant& participant) {
+  const TurnGuard hold;
+  return participant.state != Participant::kAbsent;
+}
+
+}  // namespace
+
+std::optional<unsigned> earliest(std::span<const Participant> participants) {
+  std::optional<unsigned> found;
+  for (unsigned i = 0; i < participants.size(); ++i) {
+    const Participant& participant = participants[i];
+    const bool is_coming = participant.state == Participant::kAbsent && participant.was_made_ready;
+    if (participant.state != Participant::kReady && !is_coming) continue;
+    if (!found || participants[i].time < participants[*found].time) found = i;
+  }
+  return found;
+}
+
+void start(const Shared& shared) {
+  MG_CHECK(g_shared.turn == nullptr && shared.turn != nullptr && !shared.participants.empty());
+  g_shared = shared;
+}
+
+void join(unsigned participant, std::optional<Nanoseconds> time) {
+  MG_CHECK(participant < g_shared.participants.size() && !takes_part(), participant);
+  t_participant = static_cast<int>(participant);
+  Participant& own = self();
+  while (is_taken(own)) sleep_ns(kPredecessorLeaves);
+  uint32_t before;
+  {
+    const TurnGuard hold;
+    own.process = static_cast<uint32_t>(getpid());
+    own.thread = static_cast<uint32_t>(gettid());
+    before = own.turns.load(std::memory_order_relaxed);
+    own.state = Participant::kWaits;
+    if (time || own.was_made_ready) {
+      own.state = Participant::kReady;
+      if (time) own.time = *time;
+      own.was_made_ready = false;
+    }
+    if (g_shared.turn->joined < g_shared.participants.size()) ++g_shared.turn->joined;
+    if (g_shared.turn->holder == 0) give();
+  }
+  await_turn(before);
+}
+
+void leave() {
+  const TurnGuard hold;
+  self().state = Participant::kAbsent;
+  const bool held = g_shared.turn->holder == own_holder();
+  t_participant = -1;
+  if (held) give();
+}
+
+Nanoseconds pass(Nanoseconds time) {
+  Participant& own = self();
+  uint32_t before;
+  {
+    const TurnGuard hold;
+    before = own.turns.load(std::memory_order_relaxed);
+    own.state = Participant::kReady;
+    own.time = time;
+    give_away();
+  }
+  await_turn(before);
+  return own.time;
+}
+
+Nanoseconds wait() {
+  Participant& own = self();
+  uint32_t before;
+  {
+    const TurnGuard hold;
+    before = own.turns.load(std::memory_order_relaxed);
+    own.state = own.was_made_ready ? Participant::kReady : Participant::kWaits;
+    own.was_made_ready = false;
+    give_away();
+  }
+  await_turn(before);
+  return own.time;
+}
+
+void make_ready(unsigned participant, Nanoseconds time) {
+  MG_CHECK(participant < g_shared.participants.size(), participant);
+  const TurnGuard hold;
+  Participant& other = g_shared.participants[participant];
+  switch (other.state) {
+    case Participant::kWaits:
+      other.state = Participant::kReady;
+      other.time = time;
+      break;
+    case Participant::kReady:
+      if (time < other.time) other.time = time;
+      return;
+    case Participant::kAbsent:
+    case Participant::kRuns:
+    case Participant::kOutside:
+      if (!other.was_made_ready || time < other.time) other.time = time;
+      other.was_made_ready = true;
+      return;
+  }
+  if (g_shared.turn->holder == 0) give();
+}
+
+uint64_t turns_given() {
+  const TurnGuard hold;
+  return g_shared.turn->given;
+}
+
+uint64_t interruptions() {
+  const TurnGuard hold;
+  return g_shared.turn->interruptions;
+}
+
+}  // namespace multigrain::ordered
