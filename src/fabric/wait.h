@@ -57,6 +57,12 @@ class EventCount {
 
   // Sleeps until notify() has been called since `seen` was read, or a signal arrives.
   void sleep(uint32_t seen) {
+    if (virtual_time::takes_turns()) {
+      // No other participant runs meanwhile. What another thread announces between this look and the wait ends the wait
+      // (ordered::Participant::was_made_ready).
+      if (!changed_since(seen)) ordered::wait();
+      return;
+    }
     uint32_t expected = seen;
     if (!word_.compare_exchange_strong(expected, seen | kSleeper, std::memory_order_seq_cst) &&
         expected != (seen | kSleeper))

@@ -4,6 +4,7 @@
 //   0           Head
 //   a page on   a VirtualFabric::NodeState a node
 //   then        a virtual_time::ProcessorClock a processor of the machine
+//   then        an ordered::Participant a processor and a node's protocol handler
 #pragma once
 
 #include <atomic>
@@ -12,6 +13,7 @@
 #include <span>
 
 #include "base/error.h"
+#include "emulation/ordered_execution.h"
 #include "fabric/emulation/virtual_fabric.h"
 #include "profile/virtual_time.h"
 
@@ -22,7 +24,7 @@ class Emulation {
  public:
   // Returns how long that memory is.
   static constexpr size_t bytes(size_t nodes, size_t processors) {
-    return clocks_at(nodes) + processors * sizeof(virtual_time::ProcessorClock);
+    return participants_at(nodes, processors) + (nodes + processors) * sizeof(ordered::Participant);
   }
 
   // `memory` has at least bytes(nodes, processors) bytes, is aligned to a page, and outlives this object.
@@ -33,7 +35,11 @@ class Emulation {
 
   [[nodiscard]] virtual_time::Shared clocks() const {
     return {.processors = {reinterpret_cast<virtual_time::ProcessorClock*>(base_ + clocks_at(nodes_)), processors_},
-            .sleepers = &reinterpret_cast<Head*>(base_)->sleepers};
+            .sleepers = &reinterpret_cast<Head*>(base_)->sleepers,
+            .order = {
+                .participants = {reinterpret_cast<ordered::Participant*>(base_ + participants_at(nodes_, processors_)),
+                                 nodes_ + processors_},
+                .turn = &reinterpret_cast<Head*>(base_)->turn}};
   }
   [[nodiscard]] std::span<VirtualFabric::NodeState> nodes() const {
     return {reinterpret_cast<VirtualFabric::NodeState*>(base_ + kNodesAt), nodes_};
@@ -42,11 +48,15 @@ class Emulation {
  private:
   struct Head {
     std::atomic<uint32_t> sleepers;
+    ordered::Turn turn;
   };
   static constexpr size_t kNodesAt = 4096;
   static_assert(sizeof(Head) <= kNodesAt &&
                 sizeof(VirtualFabric::NodeState) % alignof(virtual_time::ProcessorClock) == 0);
   static constexpr size_t clocks_at(size_t nodes) { return kNodesAt + nodes * sizeof(VirtualFabric::NodeState); }
+  static constexpr size_t participants_at(size_t nodes, size_t processors) {
+    return clocks_at(nodes) + processors * sizeof(virtual_time::ProcessorClock);
+  }
 
   std::byte* base_;
   size_t nodes_, processors_;

@@ -190,17 +190,20 @@ void VirtualFabric::fetch_part(const Message& message, uint32_t from, std::span<
 
 void VirtualFabric::handle(void* handler, const Message& message) {
   const Handler& own = *static_cast<Handler*>(handler);
-  const VirtualFabric& fabric = *own.fabric;
   if (message.arrival == 0) {
     const virtual_time::UnaccountedHandler scope;
     own.function(own.context, message);
     return;
   }
-  NodeHandlerTime time(fabric.nodes_[fabric.self().value].handler);
+  own.fabric->deliver(own, message);
+}
+
+void VirtualFabric::deliver(const Handler& own, const Message& message) {
+  NodeHandlerTime time(nodes_[self().value].handler);
   const virtual_time::Interrupted interrupted = virtual_time::choose_interrupted();
   Nanoseconds cost = 0;
   {
-    virtual_time::HandlerScope scope(message.arrival, interrupted.waits ? 0 : fabric.model_.handler_ns, time);
+    virtual_time::HandlerScope scope(message.arrival, interrupted.waits ? 0 : model_.handler_ns, time);
     own.function(own.context, message);
     cost = scope.elapsed();
   }

@@ -37,7 +37,7 @@
 
 namespace multigrain {
 
-class VirtualFabric final : public ForwardingFabric, public MappedObject {
+class VirtualFabric : public ForwardingFabric, public MappedObject {
  public:
   // The state of a node's network interface and protocol handler. It is in memory that all nodes map, and zero at
   // first.
@@ -77,16 +77,20 @@ class VirtualFabric final : public ForwardingFabric, public MappedObject {
             SendContext context, Nanoseconds not_before = 0) override;
   void fetch_part(const Message& message, uint32_t from, std::span<std::byte> bytes) override;
 
- private:
+ protected:
   struct Handler {
     VirtualFabric* fabric = nullptr;
     MessageHandler function = nullptr;
     void* context = nullptr;
   };
-
-  static void handle(void* handler, const Message& message);
+  // Runs the handler of a message that has arrived, in virtual time.
+  virtual void deliver(const Handler& handler, const Message& message);
   // Returns when `bytes` bytes that node `from` sends at `now` have arrived at node `to`.
   Nanoseconds carry(NodeId from, NodeId to, Nanoseconds now, uint64_t bytes);
+  [[nodiscard]] const NetworkModel& model() const { return model_; }
+
+ private:
+  static void handle(void* handler, const Message& message);
   Nanoseconds ask(NodeId of, Nanoseconds now, uint64_t bytes);
 
   const NetworkModel model_;

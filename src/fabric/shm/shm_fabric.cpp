@@ -401,6 +401,40 @@ unsigned ShmFabric::drain(unsigned source, unsigned limit) {
   return handled;
 }
 
+std::optional<ShmFabric::Arrived> ShmFabric::first_arrived() {
+  std::optional<Arrived> first;
+  for (uint64_t rest = waiting(); rest != 0; rest &= rest - 1) {
+    const auto source = static_cast<unsigned>(std::countr_zero(rest));
+    if (source >= nodes_) panic("the doorbell was rung by a node that cannot be:", source);
+    RingConsumer& ring = incoming_[source].ring;
+    const Record* record = ring.front();
+    if (record == nullptr) {
+      // The sender publishes a message before it sets the bit, so a message that this look misses sets it again.
+      bell_->pending.fetch_and(~Doorbell::bit(source), std::memory_order_seq_cst);
+      record = ring.front();
+      if (record == nullptr) continue;
+      bell_->pending.fetch_or(Doorbell::bit(source), std::memory_order_seq_cst);
+    }
+    if (!first || record->not_before < first->arrival) first = Arrived{source, record->not_before};
+  }
+  return first;
+}
+
+void ShmFabric::handle_one(unsigned source) {
+  MG_CHECK(!t_handling && carries_arrivals_);
+  RingConsumer& ring = incoming_[source].ring;
+  const Record* const record = ring.front();
+  MG_CHECK(record != nullptr, source);
+  handle(source, *record, ring);
+  ring.pop();
+}
+
+uint64_t ShmFabric::flush() {
+  const uint64_t before = overflowing_.load(std::memory_order_relaxed);
+  if (before != 0) flush_overflow();
+  return before;
+}
+
 void ShmFabric::handle(unsigned source, const Record& record, RingConsumer& ring) {
   const NodeId from(static_cast<uint16_t>(source));
   const RemoteSlice slice{ring.slice_segment(), record.slice_offset, record.slice_length};

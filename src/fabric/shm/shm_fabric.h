@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -96,6 +97,23 @@ class ShmFabric final : public Fabric, public MappedObject {
   }
   void linger(uint64_t most_ticks) override { linger_ticks_ = most_ticks; }
   void wake_service() override;
+
+  // For a fabric around this one that has a thread handle messages one by one, in the order of their arrivals
+  // (carry_arrivals()). No other thread polls or serves then. begin_polling(), called once for good, keeps senders from
+  // waking anybody.
+  struct Arrived {
+    unsigned source = 0;
+    Nanoseconds arrival = 0;
+  };
+  // Returns the first of the messages that are here, or nullopt if there is none.
+  std::optional<Arrived> first_arrived();
+  // Handles the oldest message from this source, of which there is one.
+  void handle_one(unsigned source);
+  // Sends what full rings have held back, as far as there is room now. Returns the nodes, a bit each, to which something was
+  // held back before.
+  uint64_t flush();
+  // Returns whether something is still held back.
+  [[nodiscard]] bool holds_back() const { return overflowing_.load(std::memory_order_relaxed) != 0; }
 
  private:
   struct alignas(64) Outgoing {

@@ -1,0 +1,168 @@
+#include "fabric/emulation/ordered_fabric.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "emulation/ordered_execution.h"
+#include "profile/virtual_time.h"
+
+namespace multigrain {
+namespace {
+
+// After this time, in nanoseconds, a node whose messages have found a ring full tries again.
+constexpr Nanoseconds kRetry = 1000;
+
+constexpr Nanoseconds kNever = ~Nanoseconds{0};
+
+// What the other node's interface adds to an answer, in nanoseconds.
+Nanoseconds answer_of_get(size_t bytes) {
+  const MachineCosts& costs = virtual_time::costs();
+  return (costs.get_answer + costs.get_answer_byte * bytes) / 1000;
+}
+Nanoseconds answer_of_atomic() {
+  return virtual_time::costs().atomic_answer / 1000;
+}
+
+}  // namespace
+
+OrderedFabric::OrderedFabric(std::unique_ptr<Fabric> inner, ShmFabric& shm, const NetworkModel& model,
+                             std::span<NodeState> nodes)
+    : VirtualFabric(std::move(inner), model, nodes), shm_(shm) {
+  // No sender needs to wake a thread of this node: the turn wakes it.
+  shm_.begin_polling();
+}
+
+void OrderedFabric::pay_for_operation(NodeId at) const {
+  if (at != self()) virtual_time::spend(&MachineCosts::remote_issue);
+}
+
+Completion OrderedFabric::start_put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) {
+  pay_for_operation(to);
+  return VirtualFabric::start_put(to, segment, offset, bytes);
+}
+
+Completion OrderedFabric::start_get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) {
+  pay_for_operation(from);
+  Completion completion = VirtualFabric::start_get(from, segment, offset, bytes);
+  if (from != self()) completion.id += answer_of_get(bytes.size());
+  return completion;
+}
+
+Completion OrderedFabric::start_put_pieces(NodeId to, SegmentId segment, uint64_t offset,
+                                           std::span<const Piece> pieces) {
+  pay_for_operation(to);
+  return VirtualFabric::start_put_pieces(to, segment, offset, pieces);
+}
+
+Completion OrderedFabric::start_fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value,
+                                              uint64_t& old) {
+  pay_for_operation(at);
+  Completion completion = VirtualFabric::start_fetch_and_set(at, segment, offset, value, old);
+  if (at != self()) completion.id += answer_of_atomic();
+  return completion;
+}
+
+Completion OrderedFabric::start_fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend,
+                                          uint64_t& old) {
+  pay_for_operation(at);
+  Completion completion = VirtualFabric::start_fetch_add(at, segment, offset, addend, old);
+  if (at != self()) completion.id += answer_of_atomic();
+  return completion;
+}
+
+uint64_t OrderedFabric::fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value) {
+  pay_for_operation(at);
+  const uint64_t old = VirtualFabric::fetch_and_set(at, segment, offset, value);
+  if (at != self()) virtual_time::advance(virtual_time::stamp() + answer_of_atomic());
+  return old;
+}
+
+uint64_t OrderedFabric::fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend) {
+  pay_for_operation(at);
+  const uint64_t old = VirtualFabric::fetch_add(at, segment, offset, addend);
+  if (at != self()) virtual_time::advance(virtual_time::stamp() + answer_of_atomic());
+  return old;
+}
+
+uint64_t OrderedFabric::compare_and_swap(NodeId at, SegmentId segment, uint64_t offset, uint64_t expected,
+                                         uint64_t desired) {
+  pay_for_operation(at);
+  const uint64_t old = VirtualFabric::compare_and_swap(at, segment, offset, expected, desired);
+  if (at != self()) virtual_time::advance(virtual_time::stamp() + answer_of_atomic());
+  return old;
+}
+
+// --- Messages
+
+void OrderedFabric::send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice slice,
+                         SendContext, Nanoseconds not_before) {
+  // A sender that waited for room in a ring would keep the turn from the node that makes room. So what does not fit is held
+  // back (kHandler), and sent by this node's handler.
+  if (virtual_time::UnaccountedMessages::on()) {
+    shm_.send(to, header, payload, slice, SendContext::kHandler);
+    announce(to, virtual_time::stamp(), virtual_time::stamp());
+    return;
+  }
+  const Nanoseconds began = virtual_time::stamp();
+  const MachineCosts& costs = virtual_time::costs();
+  const Picoseconds price = costs.message_send + costs.send_byte * (payload.size() + slice.length);
+  virtual_time::internal::spend(price);
+  // A stamp may have a floor, which this price does not raise.
+  const Nanoseconds sent = std::max(virtual_time::stamp(), began + price / 1000);
+  Nanoseconds& last = last_arrival_[to.value];
+  // The arrival is at least 1, because 0 means that the message is not accounted.
+  last = std::max({last, carry(self(), to, sent, payload.size() + slice.length), not_before, Nanoseconds{1}});
+  shm_.send(to, header, payload, slice, SendContext::kHandler, last);
+  announce(to, last, sent);
+}
+
+void OrderedFabric::announce(NodeId to, Nanoseconds arrival, Nanoseconds now) {
+  ordered::make_ready(virtual_time::handler_of(to.value), arrival);
+  if (shm_.holds_back()) ordered::make_ready(virtual_time::handler_of(self().value), now);
+}
+
+void OrderedFabric::fetch_part(const Message& message, uint32_t from, std::span<std::byte> bytes) {
+  virtual_time::spend(&MachineCosts::receive_byte, bytes.size());
+  VirtualFabric::fetch_part(message, from, bytes);
+}
+
+void OrderedFabric::serve() {
+  while (!stop_serving_.exchange(false, std::memory_order_seq_cst)) {
+    for (uint64_t flushed = shm_.flush(); flushed != 0; flushed &= flushed - 1)
+      ordered::make_ready(virtual_time::handler_of(static_cast<unsigned>(std::countr_zero(flushed))), now_);
+    const auto first = shm_.first_arrived();
+    Nanoseconds due = kNever;
+    if (first) due = first->arrival == 0 ? now_ : std::max(first->arrival, free_at_);
+    if (due <= now_) {
+      shm_.handle_one(first->source);
+      return;
+    }
+    if (shm_.holds_back()) due = std::min(due, now_ + kRetry);
+    // A message that is sent meanwhile may arrive before.
+    now_ = due == kNever ? ordered::wait() : ordered::pass(due);
+  }
+}
+
+void OrderedFabric::wake_service() {
+  stop_serving_.store(true, std::memory_order_seq_cst);
+  ordered::make_ready(virtual_time::handler_of(self().value), virtual_time::stamp());
+}
+
+void OrderedFabric::deliver(const Handler& handler, const Message& message) {
+  // Nothing else is handled before free_at_, so the handler's work follows without a gap.
+  class Gapless final : public virtual_time::HandlerTime {
+   public:
+    Nanoseconds take(Nanoseconds from, Nanoseconds length) override { return from + length; }
+  } gapless;
+  const virtual_time::Interrupted interrupted = virtual_time::choose_interrupted();
+  virtual_time::HandlerScope scope(now_, 0, gapless);
+  if (interrupted.processor != nullptr && !interrupted.waits) virtual_time::spend(&MachineCosts::interrupt);
+  virtual_time::spend(&MachineCosts::message_receive);
+  virtual_time::spend(&MachineCosts::receive_byte, message.payload.size());
+  handler.function(handler.context, message);
+  const Nanoseconds cost = scope.elapsed();
+  free_at_ = now_ + cost;
+  virtual_time::charge(interrupted, cost);
+}
+
+}  // namespace multigrain
