@@ -250,8 +250,16 @@ Status validate(const Config& config) {
   if (config.clock != ClockKind::kCounted && !config.machine_text.empty())
     return fail(
         "--machine prices what the counted clock counts; give --clock counted (--machine or MULTIGRAIN_MACHINE)");
-  if (config.clock == ClockKind::kCounted)
-    return fail("the counted clock is not built yet; --clock virtual measures instead (--clock or MULTIGRAIN_CLOCK)");
+  if (config.clock == ClockKind::kCounted && (config.clock_scale.program != 1 || config.clock_scale.protocol != 1))
+    return fail(
+        "--clock-scale scales CPU time, and counted time measures none: how fast processors are is the machine's to say "
+        "(--clock-scale or MULTIGRAIN_CLOCK_SCALE, --machine or MULTIGRAIN_MACHINE)");
+  if (config.clock == ClockKind::kCounted && config.protocol != kAutomaticProtocol &&
+      config.traits().kind != ProtocolKind::kMgs && config.traits().kind != ProtocolKind::kHlrc)
+    return fail(
+        "the protocol {} has no counted time; mgs and hlrc have (--protocol or MULTIGRAIN_PROTOCOL, --clock or "
+        "MULTIGRAIN_CLOCK)",
+        config.protocol);
   if (config.races)
     if (Status races = validate_races(config); !races) return races;
   if (config.home == HomePolicy::kNode)

@@ -5,6 +5,7 @@
 #include "base/steps.h"
 #include "memory/diff.h"
 #include "profile/this_thread.h"
+#include "profile/virtual_time.h"
 
 namespace multigrain {
 
@@ -81,6 +82,7 @@ void PageDriver::make_twin(PageId page, TwinnedRecord& record) {
   MG_CHECK(record.twin == nullptr, page.value);
   record.twin = twins_->acquire();
   copy_page(record.twin, frame(page), page_size_);
+  virtual_time::spend(&MachineCosts::twin_byte, page_size_);
   this_profile().count(Counter::kTwins);
 }
 
@@ -104,6 +106,7 @@ void PageDriver::grant_read(PageId first, uint64_t count) {
   MULTIGRAIN_STEP(frame(first));
   const SubTimeScope timed(this_profile(), SubTime::kRights);
   services_.rights.grant_read(first, count);
+  virtual_time::spend_rights_change(true, count);
   this_profile().count_rights(RightsChange::kGrantRead, count);
 }
 
@@ -112,6 +115,7 @@ void PageDriver::grant_write(PageId first, uint64_t count) {
   MULTIGRAIN_STEP(frame(first));
   const SubTimeScope timed(this_profile(), SubTime::kRights);
   services_.rights.grant_write(first, count);
+  virtual_time::spend_rights_change(true, count);
   this_profile().count_rights(RightsChange::kGrantWrite, count);
 }
 
@@ -119,6 +123,7 @@ void PageDriver::grant_write_first(PageId first, uint64_t count) {
   MULTIGRAIN_STEP(frame(first));
   const SubTimeScope timed(this_profile(), SubTime::kRights);
   services_.rights.grant_write_first(first, count);
+  virtual_time::spend_rights_change(true, count);
   this_profile().count_rights(RightsChange::kGrantWrite, count);
 }
 
@@ -126,6 +131,7 @@ void PageDriver::upgrade(PageId first, uint64_t count) {
   MULTIGRAIN_STEP(frame(first));
   const SubTimeScope timed(this_profile(), SubTime::kRights);
   services_.rights.upgrade(first, count);
+  virtual_time::spend_rights_change(true, count);
   this_profile().count_rights(RightsChange::kGrantWrite, count);
 }
 
@@ -133,6 +139,7 @@ void PageDriver::revoke_write(PageId first, uint64_t count) {
   MULTIGRAIN_STEP(frame(first));
   const SubTimeScope timed(this_profile(), SubTime::kRights);
   services_.rights.revoke_write(first, count);
+  virtual_time::spend_rights_change(false, count);
   this_profile().count_rights(RightsChange::kRevokeWrite, count);
 }
 
@@ -140,6 +147,7 @@ void PageDriver::revoke(PageId first, uint64_t count) {
   MULTIGRAIN_STEP(frame(first));
   const SubTimeScope timed(this_profile(), SubTime::kRights);
   services_.rights.revoke(first, count);
+  virtual_time::spend_rights_change(false, count);
   this_profile().count_rights(RightsChange::kRevoke, count);
 }
 

@@ -28,6 +28,11 @@ struct InstructionCosts {
 };
 
 // The name of each class in a machine description, in the order of mg_count_class. May be called by any thread.
-[[nodiscard]] std::span<const std::string_view> class_names();
+[[nodiscard]] inline std::span<const std::string_view> class_names() {
+  static constexpr std::array<std::string_view, MG_COUNT_CLASSES> kNames = {
+      "integer", "multiply",  "divide",         "load",         "store",      "branch", "call",
+      "atomic",  "float_add", "float_multiply", "float_divide", "float_sqrt", "convert"};
+  return kNames;
+}
 
 }  // namespace multigrain::counting

@@ -72,6 +72,11 @@ Status LocalNodes::check() {
 }
 
 Status LocalNodes::choose_placement() {
+  // Participants take turns, so a second core would only make a turn take longer to arrive.
+  if (job_.config.clock == ClockKind::kCounted) {
+    stay_on_this_core();
+    return {};
+  }
   if (job_.pinning == Pinning::kNever) return {};
   const unsigned processors = job_.count * job_.config.processors_per_node;
   if (job_.pinning == Pinning::kAutomatic && processors > usable_cores()) return {};

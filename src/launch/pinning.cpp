@@ -76,4 +76,13 @@ Result<std::vector<unsigned>> choose_cores(unsigned processors) {
   return chosen;
 }
 
+void stay_on_this_core() {
+  const int core = sched_getcpu();
+  if (core < 0 || core >= CPU_SETSIZE) return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(core, &set);
+  sched_setaffinity(0, sizeof set, &set);
+}
+
 }  // namespace multigrain

@@ -15,4 +15,8 @@ unsigned usable_cores();
 // units that this process may use. Errors: there are fewer units than processors; the topology cannot be read.
 Result<std::vector<unsigned>> choose_cores(unsigned processors);
 
+// The calling process, and those that it starts, use no other processing unit than that on which it runs now. If the system
+// does not allow that, nothing changes.
+void stay_on_this_core();
+
 }  // namespace multigrain

@@ -14,7 +14,7 @@ namespace {
 // itself (Node::has_to_catch_up).
 std::string_view where_such_a_write_is_seen(const Config& config) {
   if (config.traits().kind != ProtocolKind::kHlrc) return "";
-  if (config.clock == ClockKind::kVirtual)
+  if (config.clock != ClockKind::kWall)
     return "; under hlrc a processor sees such a write at its next mg_lock, mg_barrier or the like: --protocol mgs shows "
            "whether that is it";
   return "; under hlrc a processor sees such a write at its next mg_lock, mg_barrier or the like, or up to 0.3 s late: "

@@ -200,10 +200,16 @@ class TextTable {
     print("\n{}: {} processor{} on {} node{} of {}, protocol {}, pages of {} bytes, network {}, access by {}{}\n",
           run_.program, run_.nodes * run_.processors_per_node, run_.nodes * run_.processors_per_node == 1 ? "" : "s",
           run_.nodes, run_.nodes == 1 ? "" : "s", run_.processors_per_node, run_.protocol, run_.page_size, run_.network,
-          run_.access, run_.clock == "wall" ? "" : ", in virtual time");
+          run_.access, time_of());
     if (!run_.choice.empty()) print("{}\n", run_.choice);
     print("Elapsed: {:.3f} ms. Where the {}' time went, in ms and % of each row's total:\n\n",
           milliseconds(run_.elapsed_ns), run_.is_hosted ? "threads" : "processors");
+  }
+
+  // What the times are of, if not of this machine.
+  [[nodiscard]] std::string time_of() const {
+    if (run_.clock == "virtual") return ", in virtual time";
+    return run_.clock == "counted" ? fmt::format(", in counted time of the machine {}", run_.machine) : "";
   }
 
   void row(std::string_view who, std::string_view node, uint64_t total_ns, const ThreadTimes& times) {
@@ -524,6 +530,11 @@ std::string render_json(const RunDescription& run, std::span<const NodeReport> r
                  {"elapsed_ns", run.elapsed_ns},
                  {"never_started", run.never_started}};
   json["run"]["hosted"] = run.is_hosted;
+  if (run.clock == "counted") {
+    json["run"]["machine"] = run.machine;
+    json["run"]["turns"] = run.turns;
+    json["run"]["interruptions"] = run.interruptions;
+  }
   json["sum"] = to_json(sum_of_processors(run, reports));
   json["nodes"] = Json::array();
   size_t processor_number = 0;

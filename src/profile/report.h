@@ -103,8 +103,12 @@ struct RunDescription {
   std::string choice{};        // what was chosen for the user, and why, in sentences; empty: nothing
   size_t page_size = 0;        // bytes
   std::string network;         // as given to --net
-  std::string clock = "wall";  // the clock of all times: wall or virtual
-  std::string access;          // the mechanism that was chosen
+  std::string clock = "wall";  // the clock of all times: wall, virtual or counted
+  // In counted time: the emulated machine, how many turns its participants have had, and how often one lost its turn.
+  std::string machine;
+  uint64_t turns = 0;
+  uint64_t interruptions = 0;
+  std::string access;  // the mechanism that was chosen
   // The time from the start of main(), or the last reset, to the end of the phase.
   Nanoseconds elapsed_ns = 0;
   std::vector<unsigned> never_started{};  // the processors that no mg_spawn has started

@@ -1,19 +1,15 @@
 #include "profile/virtual_time.h"
 
-#include <fcntl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <optional>
 #include <utility>
 
 #include "base/error.h"
 #include "base/futex.h"
-#include "base/stack_text.h"
+#include "base/thread_state.h"
 #include "profile/cpu_clock.h"
 #include "profile/this_thread.h"
 
@@ -21,6 +17,7 @@ namespace multigrain::virtual_time {
 namespace internal {
 
 constinit bool g_on = false;
+constinit const MachineCosts* g_costs = nullptr;
 
 }  // namespace internal
 
@@ -48,6 +45,9 @@ constinit std::atomic<uint32_t> g_next_interrupted{0};
 constinit double g_outside_call_ns = 0;
 constinit Nanoseconds g_inside_call_ns = 0;
 [[gnu::tls_model("initial-exec")]] constinit thread_local double t_owed = 0;
+
+// Everything that the calling thread has spent, in picoseconds, its code's count left out.
+[[gnu::tls_model("initial-exec")]] constinit thread_local uint64_t t_spent = 0;
 
 Nanoseconds scaled(Nanoseconds cpu, double factor) {
   return static_cast<Nanoseconds>(static_cast<double>(cpu) * factor);
@@ -109,6 +109,28 @@ void publish(ProcessorClock& processor, Nanoseconds clock, ProcessorClock::State
   wake_sleepers();
 }
 
+// What a thread's clock is compared with.
+uint64_t own_time() {
+  return is_counted() ? g_options.count().now : thread_cpu_ns();
+}
+
+void add_picoseconds(ThreadClock& clock, uint64_t picoseconds) {
+  const uint64_t all = clock.rest_ps + picoseconds;
+  clock.add(all / 1000);
+  clock.rest_ps = all % 1000;
+}
+
+// The number of a processor of this node among the participants.
+unsigned participant_of(unsigned local_processor) {
+  return handler_of(g_options.first_processor / g_options.processors) + 1 + local_processor;
+}
+
+// The calling processor's code polls after it has counted as much as the skew.
+void expect_poll() {
+  mg_count& count = g_options.count();
+  count.limit = count.now + g_options.skew_ns * 1000;
+}
+
 // Puts the cost of the handlers that interrupted the calling processor on its clock, as time of the protocol.
 void take_interrupts() {
   const Nanoseconds cost = t_processor->interrupted_ns.exchange(0, std::memory_order_relaxed);
@@ -127,6 +149,10 @@ std::optional<Nanoseconds> come_from_program(Nanoseconds cost, Category category
   if (t_processor == nullptr || t_active != nullptr || !t_own.runs) return std::nullopt;
   ProcessorProfile& profile = this_profile();
   if (profile.current() != Category::kUser) return std::nullopt;
+  if (is_counted()) {
+    profile.enter_at(category, t_own.read());
+    return 0;
+  }
   const Nanoseconds cpu = thread_cpu_ns();
   const Nanoseconds passed = std::min(cost, cpu - t_own.mark);
   t_own.base += scaled(cpu - t_own.mark - passed, g_options.scale);
@@ -135,34 +161,19 @@ std::optional<Nanoseconds> come_from_program(Nanoseconds cost, Category category
   return passed;
 }
 
-// Does the same for a cost that the emulated machine has as well: it is the protocol's. Returns false in place of nothing.
-bool come_to_protocol(Nanoseconds cost) {
+// Does the same for a cost that the emulated machine has as well, or, in counted time, for a price: it is the protocol's.
+// Returns false in place of nothing.
+bool come_to_protocol(Nanoseconds cost, uint64_t MachineCosts::* price) {
   const std::optional<Nanoseconds> passed = come_from_program(cost, Category::kProtocol);
+  spend(price);
   if (passed) t_own.base += scaled(*passed, g_options.protocol_scale);
   return passed.has_value();
 }
 
-// Returns whether the thread sleeps or is stopped, as /proc says; false if that cannot be found out.
+// Returns whether the thread sleeps or is stopped; false if that cannot be found out.
 bool is_asleep(uint32_t process, uint32_t thread) {
-  StackText path;
-  path.text("/proc/").number(process).text("/task/").number(thread).text("/stat");
-  // The functions open() and read() may be the program's own, and this may run in a signal handler.
-  const int saved = errno;
-  const auto fd = static_cast<int>(syscall(SYS_openat, AT_FDCWD, path.c_str(), O_RDONLY | O_CLOEXEC));
-  bool asleep = false;
-  if (fd >= 0) {
-    char text[256];
-    const long length = syscall(SYS_read, fd, text, sizeof text - 1);
-    syscall(SYS_close, fd);
-    // The text is PID (NAME) STATE ...; the name may contain anything.
-    for (long i = length - 1; i >= 0; --i) {
-      if (text[i] != ')') continue;
-      asleep = i + 2 < length && (text[i + 2] == 'S' || text[i + 2] == 'D' || text[i + 2] == 'T');
-      break;
-    }
-  }
-  errno = saved;
-  return asleep;
+  const char state = thread_state(process, thread).letter;
+  return state == 'S' || state == 'D' || state == 'T';
 }
 
 }  // namespace
@@ -172,7 +183,10 @@ bool is_asleep(uint32_t process, uint32_t thread) {
 namespace internal {
 
 Nanoseconds ThreadClock::read() {
-  if (runs) {
+  if (runs && is_counted()) {
+    const uint64_t count = own_time();
+    add_picoseconds(*this, count - std::exchange(mark, count));
+  } else if (runs) {
     const Nanoseconds cpu = thread_cpu_ns();
     // The time since then belongs to the category in which the thread has been, for each change of category
     // reads the clock.
@@ -194,7 +208,7 @@ void ThreadClock::add(Nanoseconds length) {
 
 void ThreadClock::run() {
   if (runs) return;
-  mark = thread_cpu_ns();
+  mark = own_time();
   runs = true;
 }
 
@@ -211,12 +225,20 @@ void advance(Nanoseconds when) {
   if (now < when) clock.add(when - now);
 }
 
+void spend(uint64_t picoseconds) {
+  ThreadClock& clock = active();
+  t_spent += picoseconds;
+  if (clock.runs) add_picoseconds(clock, picoseconds);
+}
+
 void announce(const void* event, Nanoseconds when) {
   const Unaccounted emulation;
   bool found = false;
   for (ProcessorClock& processor : ours()) {
     if (processor.event.load(std::memory_order_seq_cst) != event) continue;
     raise(processor.published, when);
+    if (is_counted())
+      ordered::make_ready(participant_of(static_cast<unsigned>(&processor - ours().data())), processor.published);
     uint32_t state = ProcessorClock::kWaitsUntil;
     if (!processor.state.compare_exchange_strong(state, ProcessorClock::kRuns, std::memory_order_seq_cst) &&
         state == ProcessorClock::kWaitsFor)
@@ -275,9 +297,15 @@ void start(const Shared& shared, const Options& options) {
   MG_CHECK(options.first_processor + options.processors <= shared.processors.size());
   g_shared = shared;
   g_options = options;
-  calibrate_thread_cpu_clock();
+  if (options.costs != nullptr) {
+    ordered::start(shared.order);
+    MG_CHECK(options.count != nullptr);
+    internal::g_costs = options.costs;
+  } else {
+    calibrate_thread_cpu_clock();
+  }
   internal::g_on = true;
-  measure_call();
+  if (!is_counted()) measure_call();
 }
 
 Nanoseconds now() {
@@ -289,6 +317,7 @@ Nanoseconds stamp() {
 }
 
 Nanoseconds work_ns() {
+  if (is_counted()) return (t_spent + own_time()) / 1000;
   return scaled(thread_cpu_ns(), g_options.protocol_scale);
 }
 
@@ -333,24 +362,59 @@ void adopt(unsigned local_processor) {
   t_processor->thread.store(static_cast<uint32_t>(gettid()), std::memory_order_relaxed);
 }
 
+unsigned handler_of(unsigned node) {
+  return node * (g_options.processors + 1);
+}
+
+void take_part() {
+  if (!is_counted()) return;
+  const auto local = static_cast<unsigned>(t_processor - ours().data());
+  const bool runs = t_own.runs;
+  ordered::join(participant_of(local), runs ? std::optional(t_own.read()) : std::nullopt);
+  if (runs) expect_poll();
+}
+
+void take_part_as_handler() {
+  if (is_counted()) ordered::join(handler_of(g_options.first_processor / g_options.processors), std::nullopt);
+}
+
+void leave() {
+  if (takes_turns()) ordered::leave();
+}
+
+void spend_rights_change(bool grants, uint64_t pages) {
+  if (is_counted()) internal::spend(rights_change(*internal::g_costs, grants, pages, g_options.processors));
+}
+
+void spend_in(Category category, uint64_t MachineCosts::* price) {
+  if (!is_counted()) return;
+  ProcessorProfile& profile = this_profile();
+  const Category before = profile.enter(category);
+  spend(price);
+  profile.enter(before);
+}
+
 void hand_over(unsigned local_processor, Nanoseconds when) {
   if (!on()) return;
   ProcessorClock& processor = ours()[local_processor];
   raise(processor.published, when);
   processor.state.store(ProcessorClock::kRuns, std::memory_order_seq_cst);
+  if (is_counted()) ordered::make_ready(participant_of(local_processor), processor.published);
 }
 
 void begin_function(Nanoseconds when) {
   if (!on()) return;
-  t_own.base = std::max(t_own.base, when);
+  // Another thread may have been this processor before, and have come further than what gives it work now.
+  t_own.base = std::max({t_own.base, when, t_processor->published.load(std::memory_order_relaxed)});
   t_own.run();
-  t_processor->interrupted_ns.store(0, std::memory_order_relaxed);
   publish(*t_processor, t_own.base, ProcessorClock::kRuns);
+  if (is_counted()) expect_poll();
 }
 
 void end_function() {
   if (!on()) return;
   publish(*t_processor, t_own.stop(), ProcessorClock::kAway);
+  t_processor->interrupted_ns.store(0, std::memory_order_relaxed);
 }
 
 void begin_system_call() {
@@ -381,12 +445,12 @@ Nanoseconds clock_of(unsigned local_processor) {
 void trapped() {
   if (!on()) return;
   const bool cold = std::exchange(t_has_waited, false);
-  if (come_to_protocol(cold ? g_options.cold_trap_ns : g_options.trap_ns))
+  if (come_to_protocol(cold ? g_options.cold_trap_ns : g_options.trap_ns, &MachineCosts::fault_entry))
     this_profile().enter_at(Category::kUser, t_own.base);
 }
 
 bool MissedCheck::begin() {
-  return come_to_protocol(g_options.check_ns);
+  return come_to_protocol(g_options.check_ns, &MachineCosts::check_miss);
 }
 
 void MissedCheck::end() {
@@ -394,6 +458,7 @@ void MissedCheck::end() {
 }
 
 bool RuntimeCall::begin(Category category) {
+  if (is_counted()) return come_from_program(0, category).has_value();
   // A call after hardly any of the program's code cannot pay for all of its cost. The next one pays for the rest, so that
   // the sum is right; but what is owed for longer, because the clock is read between, is forgotten.
   const double cost = std::min(t_owed + g_outside_call_ns, kMostOwed * g_outside_call_ns);
@@ -403,6 +468,10 @@ bool RuntimeCall::begin(Category category) {
 }
 
 void RuntimeCall::end() {
+  if (is_counted()) {
+    this_profile().enter_at(Category::kUser, t_own.read());
+    return;
+  }
   const Nanoseconds cpu = thread_cpu_ns();
   const Nanoseconds passed = cpu - t_own.mark;
   t_own.base += scaled(passed - std::min(passed, g_inside_call_ns), g_options.protocol_scale);
@@ -413,8 +482,18 @@ void RuntimeCall::end() {
 void internal::synchronise() {
   if (t_processor == nullptr || t_active != nullptr) return;
   const Unaccounted emulation;
-  take_interrupts();
   ProcessorClock& self = *t_processor;
+  if (is_counted()) {
+    // What interrupts this processor while it waits for its turn comes before this event, and delays it.
+    do {
+      take_interrupts();
+      publish(self, t_own.read(), ProcessorClock::kRuns);
+      if (ordered::takes_part()) ordered::pass(t_own.base);
+    } while (self.interrupted_ns.load(std::memory_order_relaxed) != 0);
+    expect_poll();
+    return;
+  }
+  take_interrupts();
   const Nanoseconds clock = t_own.read();
   publish(self, clock, ProcessorClock::kRuns);
   const auto far_enough = [until = clock > g_options.skew_ns ? clock - g_options.skew_ns : 0] {
@@ -450,6 +529,15 @@ void internal::synchronise() {
   if (self.until.exchange(ProcessorClock::kNever, std::memory_order_seq_cst) != ProcessorClock::kNever)
     g_shared.sleepers->fetch_sub(1, std::memory_order_seq_cst);
   t_has_waited = true;
+}
+
+void poll() {
+  // What is no processor has nobody to let pass.
+  if (t_processor == nullptr || t_active != nullptr || !takes_turns()) {
+    g_options.count().limit = UINT64_MAX;
+    return;
+  }
+  internal::synchronise();
 }
 
 // --- Waiting

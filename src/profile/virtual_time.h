@@ -25,6 +25,13 @@
 // where it synchronises, faults, begins and ends to wait. Between these it runs, and processors that need it to come
 // further sleep.
 //
+// In counted time (--clock counted) a processor's own time is not measured but counted: the program's code adds up what
+// its instructions cost (count/abi.h), and the runtime spends the prices of a machine description
+// (base/machine_costs.h) for what it does. Processors and protocol handlers take turns (emulation/ordered_execution.h),
+// so V3 holds with a skew of 0 at every event, and a run is the same every time. How far a processor's code may run
+// from one event to the next, so that what other participants do meanwhile meets it too late, is bounded by `skew`:
+// compiled code polls when it has counted that much.
+//
 // Everything here costs one test of a constant when the run's clock is the wall's.
 #pragma once
 
@@ -33,6 +40,9 @@
 #include <span>
 
 #include "base/clock.h"
+#include "base/machine_costs.h"
+#include "count/abi.h"
+#include "emulation/ordered_execution.h"
 
 namespace multigrain {
 enum class Category : uint8_t;  // profile/profile.h
@@ -72,6 +82,7 @@ static_assert(sizeof(ProcessorClock) == 64);
 struct Shared {
   std::span<ProcessorClock> processors;       // those of the machine
   std::atomic<uint32_t>* sleepers = nullptr;  // how many processors sleep because they are ahead
+  ordered::Shared order;                      // in counted time
 };
 
 struct Options {
@@ -88,6 +99,11 @@ struct Options {
   Nanoseconds skew_ns = 20'000;  // see V3
   unsigned first_processor = 0;  // the first of this node
   unsigned processors = 1;       // how many this node has
+  // The prices of counted time. They live for ever. nullptr: processors' own time is measured, and all that follows
+  // `scale` counts.
+  const MachineCosts* costs = nullptr;
+  // In counted time: returns what the calling thread's code has counted, and up to where it does without a poll.
+  mg_count& (*count)() = nullptr;
 };
 
 // Turns virtual time on in this process, for good. Called once, before any other function here and before there
@@ -105,10 +121,13 @@ class HandlerTime {
 
 namespace internal {
 extern bool g_on;
+extern const MachineCosts* g_costs;
 
 struct ThreadClock {
   Nanoseconds base = 0;  // virtual time at `mark`
-  Nanoseconds mark = 0;  // thread_cpu_ns(), while it runs
+  // While it runs: thread_cpu_ns(), or, in counted time, what the thread's code has counted, in picoseconds.
+  uint64_t mark = 0;
+  uint64_t rest_ps = 0;  // in counted time: picoseconds that are not yet a nanosecond
   bool runs = false;
   bool of_handler = false;
   HandlerTime* time = nullptr;  // where a handler's work goes; nullptr: it follows itself without a gap
@@ -124,10 +143,15 @@ struct ThreadClock {
 
 void advance(Nanoseconds when);
 void announce(const void* event, Nanoseconds when);
+void spend(uint64_t picoseconds);
 }  // namespace internal
 
 [[nodiscard]] inline bool on() {
   return internal::g_on;
+}
+// Returns whether time is counted.
+[[nodiscard]] inline bool is_counted() {
+  return internal::g_costs != nullptr;
 }
 
 // --- Clocks. These functions are about the calling thread, and async-signal-safe.
@@ -142,6 +166,22 @@ Nanoseconds work_ns();
 // The cause of what the thread does next happened at `when`: its clock is at least that far from now on (V2).
 inline void advance(Nanoseconds when) {
   if (on()) internal::advance(when);
+}
+
+// The calling thread has done something, so many times, or with so many bytes, that has this price in counted time.
+// Where time is measured, this does nothing.
+inline void spend(uint64_t MachineCosts::* price, uint64_t times = 1) {
+  if (is_counted()) internal::spend(internal::g_costs->*price * times);
+}
+// The calling thread has allowed its node more (`grants`) or less for that many consecutive pages, by one call.
+void spend_rights_change(bool grants, uint64_t pages);
+// The calling thread, which may be in the program's code as far as its profile knows, has done something at this price,
+// which is time of `category`.
+void spend_in(Category category, uint64_t MachineCosts::* price);
+
+// The prices of counted time, which is on.
+[[nodiscard]] inline const MachineCosts& costs() {
+  return *internal::g_costs;
 }
 
 // Keeps stamp() from being less than `when` for as long as it lives: for a transition that another thread caused, at a
@@ -190,6 +230,17 @@ class UnaccountedMessages {
 
 // Makes the calling thread this processor of the node; its clock stands still.
 void adopt(unsigned local_processor);
+// In counted time: from now on the calling thread, a processor, takes turns with the machine's other participants.
+// Returns at its first turn: at once in its order if it runs a function (begin_function), else when it has been given
+// one. Every processor of the machine and every node's protocol handler must come here, or to
+// take_part_as_handler(), before the first one goes on.
+void take_part();
+// The same for the calling thread, which handles its node's messages, and nothing else until one comes.
+void take_part_as_handler();
+// In counted time: the calling thread is no participant any more. Another thread may take the processor's part.
+void leave();
+// The number of a node's protocol handler among the participants.
+[[nodiscard]] unsigned handler_of(unsigned node);
 // The thread that gives the processor a function calls this. From `when` on the processor counts as runnable.
 void hand_over(unsigned local_processor, Nanoseconds when);
 // The processor itself calls these when its function begins, no earlier than `when`, and when it ends.
@@ -264,8 +315,16 @@ void synchronise();
 inline void synchronise() {
   if (on()) internal::synchronise();
 }
+// The calling processor's code polls, in counted time: it has run for as long as it may.
+void poll();
 
 // --- Waiting, for fabric/wait.h.
+
+// In counted time: the calling thread is a participant, and gives its turn away until another one has announced what it
+// waits for.
+[[nodiscard]] inline bool takes_turns() {
+  return is_counted() && ordered::takes_part();
+}
 
 // The calling thread waits for `event` as long as this lives, and its clock stands. The wait ends with the
 // event's time.

@@ -17,6 +17,7 @@
 #include <span>
 
 #include "coherence/hazard_slots.h"
+#include "profile/profile.h"
 #include "profile/virtual_time.h"
 #include "runtime/crash_record.h"
 #include "runtime/interpose/signals.h"
@@ -46,7 +47,9 @@ bool serve(const Fault& fault, const void* context) {
   if (!has_published_hazard()) virtual_time::synchronise();
   if (g_entry.detector != nullptr) [[unlikely]]
     return g_entry.detector->on_access(fault, const_cast<void*>(context));
-  return g_entry.protocol->on_fault(fault.page, fault.is_write);
+  const bool served = g_entry.protocol->on_fault(fault.page, fault.is_write);
+  virtual_time::spend_in(Category::kProtocol, &MachineCosts::translation_fill);
+  return served;
 }
 
 // Under --races: the thread has executed one instruction.

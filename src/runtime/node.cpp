@@ -88,7 +88,9 @@ Status Node::start(const std::function<Status(Node&)>& prepare) {
   node->describe();
   if (prepare)
     if (Status prepared = prepare(*node); !prepared) return prepared;
-  return node->start_service();
+  if (Status started = node->start_service(); !started) return started;
+  if (node->config_.node == NodeId(0)) virtual_time::take_part();
+  return {};
 }
 
 // Describes this node in its status: from here on the launcher can tell what happens on it. Called before any message
@@ -233,6 +235,7 @@ void Node::service() {
   const char* const priority = raise_service_priority();
   if (config_.verbose && config_.node == NodeId(0))
     std::fprintf(stderr, "multigrain: service threads run with priority: %s\n", priority);
+  virtual_time::take_part_as_handler();
   while (true) {
     fabric_->serve();
     protocol_->serve();
@@ -245,6 +248,7 @@ void Node::service() {
 void Node::release() {
   // Nothing is queued and nothing is under way: this is the fast path of locks.
   if (protocol_->is_clean()) return;
+  virtual_time::spend(&MachineCosts::release);
   protocol_->release();
 }
 

@@ -120,7 +120,10 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   void drain_store_buffer() override;
   void acquire(NodeId from) override { protocol_->acquire(from); }
   void acquire_all() override { protocol_->acquire_all(); }
-  void release_at_barrier() override { protocol_->release_at_barrier(); }
+  void release_at_barrier() override {
+    if (!protocol_->is_clean()) virtual_time::spend(&MachineCosts::release);
+    protocol_->release_at_barrier();
+  }
   void acquire_at_barrier() override { protocol_->acquire_at_barrier(); }
   void help() override { protocol_->help(); }
   [[nodiscard]] bool may_meet() const override;
@@ -163,6 +166,8 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   Status build_rights();
   Status build_protocols();
   void emulate(ShmFabric& shm);
+  // The same in counted time. Errors: the program is not counted.
+  Status count(ShmFabric& shm);
   Status start_service();
   void describe() const;
 
@@ -206,6 +211,9 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   void take_mark(PhaseMark mark, Nanoseconds when);
   void take_snapshots(SparseTable<ProfileSnapshot>& snapshots, Nanoseconds when);
   void tell_never_started_processors() const;
+  // In counted time: keeps what the statistics say of the order, and tells the user if it depends on the host. This comes
+  // before the nodes' main threads, which are no participants, take part in the end.
+  void note_order();
   [[noreturn]] static void refuse_thread_sync_object(const char* function, const void* object, const char* instead);
   std::vector<ThreadRow> report(NodeReport& out);
   void send_rows(std::span<const ThreadRow> rows);
@@ -216,6 +224,8 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   std::optional<Bootstrap> bootstrap_;  // if the run is over UCX
   const CompiledChecks checks_;         // the checks in the program
   WaitPolicy wait_;
+  uint64_t turns_at_end_ = 0;
+  uint64_t interruptions_at_end_ = 0;
   // The cores on which the service thread may run: the node's, if it has its own.
   cpu_set_t service_cores_{};
   Stretches* stretches_ = nullptr;

@@ -13,12 +13,16 @@
 
 #include "base/clock.h"
 #include "base/own_descriptors.h"
+#include "count/counting.h"
+#include "emulation/machine_description.h"
 #include "fabric/emulation/emulation.h"
+#include "fabric/emulation/ordered_fabric.h"
 #include "fabric/module.h"
 #include "instrument/abi.h"
 #include "instrument/runtime/hazards.h"
 #include "instrument/runtime/installed_protocol.h"
 #include "profile/virtual_time.h"
+#include "runtime/counted_program.h"
 #include "runtime/environment.h"
 #include "runtime/fault_entry.h"
 #include "runtime/interpose/handlers.h"
@@ -276,6 +280,7 @@ Status Node::build_fabric(const NodeEnvironment& environment) {
     emulate(*shm_);
     return {};
   }
+  if (config_.clock == ClockKind::kCounted) return count(*shm_);
   if (!config_.network.ideal()) fabric_ = std::make_unique<ModelledFabric>(std::move(fabric_), config_.network);
   return {};
 }
@@ -320,6 +325,27 @@ void Node::emulate(ShmFabric& shm) {
                                            .processors = config_.processors_per_node});
   shm.carry_arrivals();
   fabric_ = std::make_unique<VirtualFabric>(std::move(fabric_), config_.network, emulation.nodes());
+}
+
+Status Node::count(ShmFabric& shm) {
+  if (const std::string why = counting::why_not_counted(); !why.empty())
+    return fail("--clock counted counts what the program executes, and {}", why);
+  const Emulation emulation(shm.job().emulation(), config_.nodes, config_.processors());
+  virtual_time::Shared shared = emulation.clocks();
+  shared.order.aborted = &shm.job().header().aborted;
+  shared.order.status_of_abort = ShmFabric::kAbortedStatus;
+  virtual_time::start(shared, {.skew_ns = config_.skew,
+                               .first_processor = config_.node.value * config_.processors_per_node,
+                               .processors = config_.processors_per_node,
+                               .costs = &config_.machine->costs,
+                               .count = []() -> mg_count& { return __multigrain_count; }});
+  counting::install(config_.machine->instructions);
+  counting::set_poll(&virtual_time::poll);
+  // What waits gives its turn away at once: nothing could come while it polls.
+  wait_.spin_ticks = 0;
+  shm.carry_arrivals();
+  fabric_ = std::make_unique<OrderedFabric>(std::move(fabric_), shm, config_.network, emulation.nodes());
+  return {};
 }
 
 }  // namespace multigrain

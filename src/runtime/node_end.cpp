@@ -12,6 +12,8 @@
 #include <cstdlib>
 
 #include "base/lock_guard.h"
+#include "emulation/ordered_execution.h"
+#include "profile/virtual_time.h"
 #include "runtime/interpose/threads.h"
 #include "runtime/message_types.h"
 #include "runtime/node.h"
@@ -45,6 +47,18 @@ void Node::tell_never_started_processors() const {
   std::fprintf(stderr, "multigrain: %s\n", tell_never_started(idle).c_str());
 }
 
+void Node::note_order() {
+  if (!virtual_time::is_counted()) return;
+  turns_at_end_ = ordered::turns_given();
+  interruptions_at_end_ = ordered::interruptions();
+  if (interruptions_at_end_ != 0)
+    std::fprintf(
+        stderr,
+        "multigrain: counted time: %llu times a processor slept in its turn and lost it; the order of what followed "
+        "depends on the host, so another run may give other numbers\n",
+        static_cast<unsigned long long>(interruptions_at_end_));
+}
+
 bool Node::finish(int status) {
   if (finishing_.exchange(1) != 0) return true;
   node_status()->leaves = 1;
@@ -61,9 +75,13 @@ bool Node::finish(int status) {
     flush_output();
     fabric_->send(NodeId(0), header, SendContext::kOrdinary);
     // The main thread ends this process when node 0 has ended.
+    virtual_time::leave();
     while (true) pause();
   }
   flush_output();
+  // The reports come from threads that are no participants, in an order of the host's.
+  if (virtual_time::is_counted() && measured_to_.load() == 0) mark_profiles(PhaseMark::kEnd);
+  note_order();
   if (judge_ != nullptr) judge_->finish();
   MessageHeader header;
   header.type = runtime_message::kShutdown;

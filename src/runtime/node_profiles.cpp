@@ -138,7 +138,12 @@ bool Node::write_statistics(std::span<const NodeReport> reports) {
   run.access = rights_->name();
   const Nanoseconds end = measured_to_.load();
   run.elapsed_ns = (end != 0 ? end : time_of_mark()) - measured_from_.load();
-  run.clock = virtual_time::on() ? "virtual" : "wall";
+  run.clock = virtual_time::is_counted() ? "counted" : virtual_time::on() ? "virtual" : "wall";
+  if (virtual_time::is_counted()) {
+    run.machine = config_.machine->name;
+    run.turns = turns_at_end_;
+    run.interruptions = interruptions_at_end_;
+  }
   if (hosted_ == nullptr) run.never_started = processors_->never_started();
   {
     const LockGuard hold(rows_lock_);

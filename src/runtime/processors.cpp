@@ -168,6 +168,7 @@ void* Processors::thread_main(void* argument) {
   use_alternate_stack();
   virtual_time::adopt(place);
   set_this_profile(local->profile);
+  virtual_time::take_part();
   local->owner->run(*local);
   return nullptr;
 }
@@ -242,6 +243,7 @@ void Processors::thread_ends() {
           static_cast<uint64_t>(failed));
   }
   self.finished(local->number);
+  virtual_time::leave();
 }
 
 void Processors::hand_over(Local& local, mg_function function, void* argument) {
@@ -430,6 +432,7 @@ int Processors::spawn(unsigned processor, mg_function function, void* argument, 
     }
   }
   known_[processor].has_run = true;
+  virtual_time::spend(&MachineCosts::spawn);
   if (is_first_elsewhere) host_.end_serial_part();
   host_.release();
   if (needs_state) {

@@ -78,6 +78,7 @@ void Sync::barrier(SyncId id) {
   BarrierRecord& record = find(barriers_, barrier);
   host_.enter(SyncActivity::kBarrier);
   count(kBarriers);
+  virtual_time::spend(&MachineCosts::barrier_arrive);
   // The last processor of the node to arrive releases for all of them, so their stores must be visible to it.
   host_.drain_store_buffer();
   if (barrier.argument == nodes_ * processors_) {
@@ -85,6 +86,8 @@ void Sync::barrier(SyncId id) {
   } else {
     barrier_of_some(id, barrier, record);
   }
+  virtual_time::spend(&MachineCosts::barrier_leave);
+  virtual_time::spend(&MachineCosts::node_miss);
   host_.leave();
 }
 
@@ -96,7 +99,9 @@ void Sync::barrier_of_all(SyncId id, const SyncHandle& barrier, BarrierRecord& r
   if (record.node.arrived() == processors_)
     die(1, "mg_barrier: more threads of a node than it has processors are at a barrier of all processors; its handle:",
         id.value);
+  const bool is_first = record.node.arrived() == 0;
   const bool last = record.node.arrive(place);
+  if (!is_first) virtual_time::spend(&MachineCosts::node_miss);
   arrive(record);
   const Nanoseconds latest = record.latest;
   record.guard.unlock();

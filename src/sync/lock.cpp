@@ -97,6 +97,7 @@ void Sync::perform(SyncId lock, const LockPlace& place, const LockActions& actio
   header.word[0] = lock.value;
   if (actions.send_token) {
     count(kTokensSent);
+    virtual_time::spend(&MachineCosts::lock_pass);
     header.type = sync_message::kLockToken;
     const virtual_time::StampFloor floor(free_since(SyncHandle::decode(lock)));
     fabric_.send(actions.token_to, header, context);
@@ -141,6 +142,7 @@ bool Sync::take_network_lock(SyncId id, const SyncHandle& lock, bool only_try) {
       die(1, kLockDestroyed, id.value);
     case NetworkLocks::Taken::kHere:
       count(kLockLocal);
+      virtual_time::spend_in(Category::kLock, &MachineCosts::lock_acquire);
       return true;
     case NetworkLocks::Taken::kWaited:
       count(kLockWaits);
@@ -173,7 +175,10 @@ void Sync::lock_as(SyncId id) {
   uint32_t expected = free_word(lock);
   if (record.word.compare_exchange_strong(expected, expected | kHeld, std::memory_order_acq_rel)) [[likely]] {
     count(kLockLocal);
-    if constexpr (kInVirtualTime) taken(lock);
+    if constexpr (kInVirtualTime) {
+      taken(lock);
+      virtual_time::spend_in(Category::kLock, &MachineCosts::lock_acquire);
+    }
     return;
   }
   (void)lock_slowly(id, lock, record, false);
@@ -192,6 +197,7 @@ bool Sync::trylock(SyncId id) {
   if (record.word.compare_exchange_strong(word, unlocked | kHeld, std::memory_order_acq_rel)) {
     count(kLockLocal);
     taken(lock);
+    virtual_time::spend_in(Category::kLock, &MachineCosts::lock_acquire);
     return true;
   }
   if ((word & ~kSlow) == (unlocked | kHeld)) return false;
@@ -201,6 +207,7 @@ bool Sync::trylock(SyncId id) {
 bool Sync::lock_slowly(SyncId id, const SyncHandle& lock, LockRecord& record, bool only_try) {
   const CallScope call = waits_for_lock(id.value);
   host_.enter(SyncActivity::kLock);
+  virtual_time::spend(&MachineCosts::lock_ask);
   const LockPlace place = place_of(lock);
   const uint32_t slot = take_slot();
   const WaiterId waiter = waiter_of(self_, slot);
@@ -253,6 +260,7 @@ bool Sync::exists(SyncId id) const {
 template <bool kInVirtualTime>
 void Sync::unlock_as(SyncId id) {
   const SyncHandle lock = check(id, SyncKind::kLock, "mg_unlock: not a lock (0 is an uninitialised handle):");
+  virtual_time::spend_in(Category::kLock, &MachineCosts::lock_release);
   if (network_locks_) {
     switch (network_locks_->unlock(lock)) {
       case NetworkLocks::Left::kNotHeld:

@@ -115,6 +115,7 @@ void NetworkLocks::leave(Record& record) {
     waited_for = MULTIGRAIN_FINDS(&record.serving, record.serving.load(std::memory_order_seq_cst) != 0);
   }
   if (!waited_for) return;
+  virtual_time::spend(&MachineCosts::node_miss);
   MULTIGRAIN_STEP(&record.event);
   record.event.notify();
 }
@@ -210,6 +211,7 @@ NetworkLocks::Taken NetworkLocks::trylock(const SyncHandle& lock) {
 NetworkLocks::Taken NetworkLocks::ask(Record& record, const SyncHandle& lock, bool only_try) {
   const size_t which = number(lock);
   const uint64_t at = slot_at(which);
+  virtual_time::spend(&MachineCosts::lock_ask);
   // Not computed before: a division costs as much as an atomic.
   const NodeId manager = spread(lock, fabric_.nodes());
   MULTIGRAIN_KNOWS();
@@ -380,6 +382,7 @@ NetworkLocks::Left NetworkLocks::set_free(Record& record, size_t number, uint64_
 // The lock has left this node, released, for the node that its slot named. `now` is what the slot held.
 void NetworkLocks::send(Record& record, size_t number, uint64_t now) {
   const uint64_t at = slot_at(number);
+  virtual_time::spend(&MachineCosts::lock_pass);
   do {
     MULTIGRAIN_KNOWS(next_of(now));
     const NodeId to(static_cast<uint16_t>(next_of(now) - 1));

@@ -58,6 +58,7 @@ bool Sync::enter_generation(ServerRecord& record, const SyncHandle& handle) {
 //  C2  The word also counts conditions that were destroyed, from then on to the first use of a later condition with that
 //      index, so that a signal for a destroyed condition comes here and is refused.
 bool Sync::serve_call(const SyncHandle& handle, ServerCall what, uint32_t argument, WaiterId caller) {
+  virtual_time::spend(&MachineCosts::flag);
   ServerRecord& record = find(servers_of(static_cast<SyncKind>(handle.kind)), handle);
   record.guard.lock();
   const bool exists = enter_generation(record, handle);
@@ -120,6 +121,7 @@ uint32_t Sync::call(SyncId id, SyncKind kind, ServerCall what, uint32_t argument
   const SyncHandle handle = check(id, kind, bad);
   virtual_time::synchronise();
   host_.enter(SyncActivity::kLock);
+  virtual_time::spend(&MachineCosts::flag);
   const bool is_release = what == ServerCall::kCondSignal || what == ServerCall::kCondBroadcast ||
                           what == ServerCall::kSemPost || what == ServerCall::kFlagSet;
   let_go_deferred();

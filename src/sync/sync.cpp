@@ -244,6 +244,7 @@ void Sync::wake_slot(uint32_t slot, ServerAnswer answer, uint32_t result) {
   const uint32_t stage = place.stage.load(std::memory_order_relaxed);
   MG_CHECK(stage == kSlotWaiting || stage == static_cast<uint32_t>(ServerAnswer::kCondQueued), slot, stage);
   place.result = result;
+  virtual_time::spend(&MachineCosts::node_miss);
   place.event.mark();
   place.stage.store(static_cast<uint32_t>(answer), std::memory_order_release);
   // Another call may have the slot by now. It then gets a wake-up too many, which waiters expect.

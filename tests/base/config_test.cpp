@@ -170,9 +170,29 @@ TEST(Config, OnlyTheCountedClockHasAMachine) {
               "--machine prices what the counted clock counts; give --clock counted (--machine or MULTIGRAIN_MACHINE)");
   }
   config.clock = ClockKind::kCounted;
-  EXPECT_THAT(validate(config).error().message, HasSubstr("not built yet"));
+  EXPECT_TRUE(validate(config));
   config.fabric = FabricKind::kUcx;
   EXPECT_THAT(validate(config).error().message, HasSubstr("needs fabric shm and no hosts"));
+}
+
+TEST(Config, CountedTimeIsOfPageProtocolsThatAreNamedHere) {
+  Config config;
+  config.clock = ClockKind::kCounted;
+  for (const char* const protocol : {"auto", "mgs", "hlrc"}) {
+    config.protocol = protocol;
+    EXPECT_TRUE(validate(config)) << protocol;
+  }
+  for (const char* const protocol : {"sc", "dszoom", "shasta"}) {
+    config.protocol = protocol;
+    EXPECT_THAT(validate(config).error().message, HasSubstr("has no counted time; mgs and hlrc have"));
+  }
+}
+
+TEST(Config, CountedTimeIsNotScaled) {
+  Config config;
+  config.clock = ClockKind::kCounted;
+  config.clock_scale.protocol = 2;
+  EXPECT_THAT(validate(config).error().message, HasSubstr("--clock-scale scales CPU time"));
 }
 
 TEST(Config, UnderTheCountedClockNodesShareNoMemory) {

@@ -22,7 +22,7 @@ class VirtualFabricTest : public ::testing::Test {
   static void SetUpTestSuite() {
     static std::array<virtual_time::ProcessorClock, 2> clocks{};
     static std::atomic<uint32_t> sleepers{0};
-    virtual_time::start({.processors = clocks, .sleepers = &sleepers}, {.processors = 2});
+    virtual_time::start({.processors = clocks, .sleepers = &sleepers, .order = {}}, {.processors = 2});
     virtual_time::adopt(0);
   }
   VirtualFabric make(NodeId node, const NetworkModel& model) {

@@ -199,7 +199,7 @@ TEST_P(Tells, PollsKeepErrnoAndTheHazardsOfInterruptedCode) {
 
 TEST_P(Tells, WhatReleasesIsPrecededByAFence) {
   auto* const word = reinterpret_cast<long*>(protocol.memory());
-  for (const ordered* row = static_cast<const ordered*>(dlsym(library, "orders")); row->name != nullptr; ++row) {
+  for (const ::ordered* row = static_cast<const ::ordered*>(dlsym(library, "orders")); row->name != nullptr; ++row) {
     protocol.fences_ = 0;
     row->run(word);
     EXPECT_EQ(protocol.fences_, row->fences) << row->name;

@@ -52,6 +52,7 @@ RunDescription description() {
           .protocol = "mgs",
           .page_size = 4096,
           .network = "ideal",
+          .machine = {},
           .access = "userfaultfd",
           .elapsed_ns = 100'000'000};
 }

@@ -27,7 +27,7 @@ std::array<ProcessorProfile, kProcessors> g_profiles;
 class VirtualTimeTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    virtual_time::start({.processors = g_clocks, .sleepers = &g_sleepers},
+    virtual_time::start({.processors = g_clocks, .sleepers = &g_sleepers, .order = {}},
                         {.scale = kScale, .check_ns = kCheck, .skew_ns = kSkew, .processors = kProcessors});
   }
 

@@ -22,6 +22,7 @@
 #include "base/steps.h"
 #include "coherence/hlrc/driver.h"
 #include "profile/this_thread.h"
+#include "profile/virtual_time.h"
 
 namespace multigrain::hlrc {
 
@@ -195,6 +196,7 @@ FaultOutcome Driver::lock_run(FaultRun& run, const Behind& behind, bool is_write
 FaultOutcome Driver::step(Record& record, Access access, Actions& actions) {
   const Context here = context(record);
   if (here.is_home() && fetch_log_.all_fetched()) on_fetched_elsewhere(record.page, actions);
+  virtual_time::spend(&MachineCosts::transition);
   return hlrc::on_fault(record.page, here, access, actions);
 }
 

@@ -4,6 +4,7 @@
 
 #include "memory/diff.h"
 #include "profile/this_thread.h"
+#include "profile/virtual_time.h"
 
 namespace multigrain::hlrc {
 
@@ -17,6 +18,7 @@ Status WrittenPages::create(uint64_t capacity) {
 }
 
 void WrittenPages::push(PageId page) {
+  virtual_time::spend(&MachineCosts::queue_page);
   MULTIGRAIN_STEP(&unpublished_);
   unpublished_.fetch_add(1, std::memory_order_release);
   MULTIGRAIN_LOCK_STEP(lock_);
@@ -62,6 +64,7 @@ ChangedLines Deposits::start(NodeId home, uint64_t offset, const Change& change,
         counted = end;
       });
   if (n != 0) put(home, offset, {pieces.data(), n});
+  virtual_time::spend(&MachineCosts::diff_make_byte, page_size);
   ProcessorProfile& profile = this_profile();
   profile.count(is_changed ? Counter::kDiffs : Counter::kEmptyDiffs);
   profile.count(Counter::kDiffBytes, changed);

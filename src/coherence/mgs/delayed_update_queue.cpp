@@ -1,5 +1,7 @@
 #include "coherence/mgs/delayed_update_queue.h"
 
+#include "profile/virtual_time.h"
+
 namespace multigrain::mgs {
 
 Status DelayedUpdateQueue::create(uint64_t capacity) {
@@ -12,6 +14,7 @@ Status DelayedUpdateQueue::create(uint64_t capacity) {
 }
 
 void DelayedUpdateQueue::push(PageId page) {
+  virtual_time::spend(&MachineCosts::queue_page);
   MULTIGRAIN_LOCK_STEP(lock_);
   const LockGuard hold(lock_);
   const uint64_t gone = head_ - base_;

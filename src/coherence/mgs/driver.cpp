@@ -7,6 +7,7 @@
 
 #include "base/steps.h"
 #include "coherence/mgs/message_types.h"
+#include "profile/virtual_time.h"
 
 namespace multigrain::mgs {
 namespace {
@@ -87,6 +88,7 @@ bool Driver::on_fault(PageId page, bool is_write) {
     close(page, record);
     const PageState state = record.page.client.state;
     const Phase phase = record.page.client.phase;
+    virtual_time::spend(&MachineCosts::transition);
     outcome =
         mgs::on_fault(record.page, context(record), kNodeDomain, is_write ? Access::kWrite : Access::kRead, actions);
     asks = phase == Phase::kIdle && state == PageState::kInv;
@@ -173,6 +175,7 @@ void Driver::prefetch(PageId at, const StridePrefetcher::Prediction& ahead, bool
     close(page, record);
     if (is_write ? nobody_has(record.page)
                  : record.page.client.phase == Phase::kIdle && record.page.client.state == PageState::kInv) {
+      virtual_time::spend(&MachineCosts::transition);
       mgs::on_fault(record.page, context(record), kNodeDomain, is_write ? Access::kWrite : Access::kRead, actions);
       if (reads_by_itself(actions)) fetch.add(page, home);
       perform(page, record, actions, nullptr);
@@ -214,6 +217,7 @@ void Driver::release() {
         close(page, record);
         const bool joins = record.page.client.release_pending;
         if (!joins) record.release_slot = slot;
+        virtual_time::spend(&MachineCosts::transition);
         const bool must_wait = mgs::on_release(record.page, context(record), kNodeDomain, actions);
         perform(page, record, actions, nullptr);
         open(page, record);
@@ -252,6 +256,7 @@ void Driver::on_message(const Message& message) {
   Record& record = records_[page.value];
   settle_home(page, record, message, kind <= MessageKind::kAck1w);
 
+  virtual_time::spend(&MachineCosts::transition);
   Actions actions;
   MULTIGRAIN_LOCK_STEP(record.lock);
   const LockGuard hold(record.lock);
@@ -378,6 +383,7 @@ void Driver::send_diff(PageId page, Record& record, const Action& action) {
   {
     const SubTimeScope timed(this_profile(), SubTime::kDiffs);
     length = encode_diff(frame(page), record.twin, page_size_, {buffer, diffs_.page_size()});
+    virtual_time::spend(&MachineCosts::diff_make_byte, page_size_);
   }
   count(length != 0 ? Counter::kDiffs : Counter::kEmptyDiffs);
   count(Counter::kDiffBytes, length);
@@ -394,6 +400,7 @@ void Driver::merge(PageId page, std::span<const std::byte> diff, NodeId from) {
   const SubTimeScope timed(this_profile(), SubTime::kDiffs);
   if (!apply_diff(frame(page), page_size_, diff))
     panic("a diff that does not fit its page, from node / page", from.value, page.value);
+  virtual_time::spend(&MachineCosts::diff_apply_byte, diff.size());
   count(Counter::kDiffsApplied);
 }
 

@@ -1,0 +1,170 @@
+"""Whole programs in counted time: runs are the same bit for bit, whatever the host does; what has a price is charged; what is
+refused."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from concurrent.futures import ThreadPoolExecutor
+
+BIN = os.environ.get("MULTIGRAIN_TEST_BIN", "build/bin")
+SPIN = "while True: pass"
+
+
+def mgrun(options, program, *arguments, before=(), directory="counted"):
+    command = [*before, f"{BIN}/mgrun", *options, f"{BIN}/workloads/{directory}/{program}", "--size", "test", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+
+
+def statistics(nodes, processors, program, *arguments, protocol="hlrc", machine="today-rdma", options=(), before=()):
+    """The bytes of the statistics of a run in counted time, whose result is right."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = os.path.join(directory, "profile.json")
+        run = mgrun(["--nodes", str(nodes), "--procs-per-node", str(processors), "--clock", "counted", "--machine", machine,
+                     "--protocol", protocol, "--stats", f"json:{path}", *options], program, "--check", *arguments,
+                    before=before)
+        if run.returncode != 0 or run.stderr:
+            raise AssertionError(f"{program} ended with status {run.returncode}:\n{run.stdout}{run.stderr}")
+        with open(path, "rb") as file:
+            return file.read()
+
+
+def profile(*arguments, **options):
+    return json.loads(statistics(*arguments, **options))
+
+
+def processors_of(run):
+    return [processor for node in run["nodes"] for processor in node["processors"]]
+
+
+def total(run, name):
+    return sum(processor[name] for processor in processors_of(run))
+
+
+class Busy:
+    """Keeps all cores busy."""
+
+    def __enter__(self):
+        self.processes = [subprocess.Popen([sys.executable, "-c", SPIN]) for _ in range(2 * (os.cpu_count() or 1))]
+
+    def __exit__(self, *_):
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+
+class Repeats(unittest.TestCase):
+    """The same options give the same bytes: alone, beside others, on a core of one's own or on any."""
+
+    def same(self, program, protocol, nodes, processors, *arguments):
+        def digest(**options):
+            return hashlib.sha256(statistics(nodes, processors, program, *arguments, protocol=protocol, **options)).hexdigest()
+
+        cores = sorted(os.sched_getaffinity(0))
+        digests = [digest()]
+        with Busy():
+            digests.append(digest())
+            digests.append(digest(before=("nice", "-n", "5")))
+        for core in (cores[0], cores[-1]):
+            digests.append(digest(before=("taskset", "-c", str(core))))
+        with ThreadPoolExecutor(3) as pool:
+            digests += pool.map(lambda _: digest(), range(3))
+        self.assertEqual(set(digests), {digests[0]}, f"{program} under {protocol}")
+
+    def test_programs_of_barriers(self):
+        self.same("jacobi", "mgs", 4, 2)
+        self.same("fft", "hlrc", 4, 2)
+
+    def test_programs_of_locks(self):
+        self.same("water", "mgs", 4, 4)
+        self.same("water", "hlrc", 4, 4)
+        self.same("barnes", "hlrc", 4, 2)
+
+    def test_programs_that_share_out_work_as_they_run(self):
+        self.same("tsp", "mgs", 2, 4)
+        self.same("tsp", "hlrc", 8, 1)
+        self.same("volrend", "hlrc", 4, 2)
+
+    def test_programs_that_wait_for_flags(self):
+        self.same("radix", "mgs", 2, 2)
+        self.same("unstructured", "hlrc", 4, 2)
+
+    def test_one_processor(self):
+        self.same("lu", "hlrc", 1, 1)
+
+
+class Charges(unittest.TestCase):
+    def test_categories_add_up_to_the_total_on_every_processor(self):
+        for protocol in ("mgs", "hlrc"):
+            for program in ("water", "tsp", "jacobi"):
+                run = profile(4, 4, program, protocol=protocol)
+                self.assertEqual(run["run"]["clock"], "counted")
+                self.assertEqual(run["run"]["machine"], "today-rdma")
+                self.assertEqual(run["run"]["interruptions"], 0)
+                for processor in processors_of(run):
+                    parts = sum(processor[f"{name}_ns"] for name in ("user", "data_wait", "lock", "barrier", "protocol"))
+                    self.assertLessEqual(abs(parts - processor["total_ns"]), processor["total_ns"] / 100)
+
+    def test_a_program_takes_the_same_user_time_on_any_number_of_nodes(self):
+        # Matmul's processors do the same work however they are spread, and no processor's work depends on another's.
+        alone, together, apart = (total(profile(*shape, "matmul"), "user_ns") for shape in ((1, 1), (1, 4), (4, 1)))
+        self.assertLess(abs(together - alone), alone / 10)
+        self.assertLess(abs(apart - together), together / 100)
+
+    def test_the_network_is_what_a_program_waits_for(self):
+        slow, fast = (profile(2, 2, "jacobi", options=("--net", f"latency={latency}"))["run"]["elapsed_ns"]
+                      for latency in ("10ms", "1ms"))
+        self.assertGreater(fast, 20e6)
+        self.assertGreater(slow, 8 * fast)
+        self.assertLess(slow, 12 * fast)
+
+    def test_a_faster_network_shortens_the_wait_for_data(self):
+        slow, fast = (total(profile(4, 1, "fft", options=("--net", net)), "data_wait_ns")
+                      for net in ("latency=10us,bandwidth=100MB/s", "latency=10us,bandwidth=1GB/s"))
+        self.assertGreater(slow, 2 * fast)
+
+    def test_slower_processors_take_longer(self):
+        old, new = (total(profile(1, 1, "matmul", machine=machine), "user_ns") for machine in ("alewife", "today-rdma"))
+        self.assertGreater(old, 50 * new)
+
+    def test_an_uncontended_lock_is_time_of_locks(self):
+        run = profile(1, 1, "water")
+        self.assertGreater(total(run, "lock_ns"), 0)
+
+    def test_an_emulated_processor_does_not_pay_for_being_observed(self):
+        # A smaller skew makes processors take more turns. That costs them nothing.
+        often, rarely = (profile(1, 4, "matmul", options=("--skew", skew)) for skew in ("1us", "1ms"))
+        self.assertGreater(often["run"]["turns"], 2 * rarely["run"]["turns"])
+        self.assertEqual(total(often, "user_ns"), total(rarely, "user_ns"))
+
+
+class Refused(unittest.TestCase):
+    def refuse(self, options, *words, program="jacobi", directory="counted"):
+        run = mgrun(options, program, directory=directory)
+        self.assertEqual(run.returncode, 2, run.stderr)
+        for word in words:
+            self.assertIn(word, run.stderr)
+
+    def test_a_program_that_is_not_counted(self):
+        self.refuse(["--clock", "counted"], "jacobi is not counted", "-fmultigrain-count", directory=".")
+
+    def test_protocols_that_have_no_counted_time(self):
+        for protocol in ("sc", "dszoom", "shasta"):
+            self.refuse(["--clock", "counted", "--protocol", protocol], protocol, "mgs and hlrc")
+
+    def test_a_machine_without_counted_time(self):
+        self.refuse(["--machine", "alewife"], "--machine", "--clock counted")
+        self.refuse(["--clock", "virtual", "--machine", "alewife"], "--machine", "--clock counted")
+
+    def test_a_scale_of_cpu_time(self):
+        self.refuse(["--clock", "counted", "--clock-scale", "5"], "--clock-scale", "machine")
+
+    def test_counted_time_on_a_real_network(self):
+        self.refuse(["--clock", "counted", "--fabric", "ucx", "--nodes", "2"], "--clock", "shm")
+
+
+if __name__ == "__main__":
+    unittest.main()
