@@ -134,7 +134,10 @@ bool Node::write_statistics(std::span<const NodeReport> reports) {
   if (hosted_ == nullptr) run.choice = tell_choice(config_, moves_now(), reports);
   run.page_size = config_.page_size;
   const char* const network = secure_getenv("MULTIGRAIN_NET");
-  run.network = network != nullptr ? network : "ideal";
+  // A machine brings its own network, unless another one was named.
+  run.network = network != nullptr             ? network
+                : virtual_time::is_counted() ? format_network_model(config_.network)
+                                              : "ideal";
   run.access = rights_->name();
   const Nanoseconds end = measured_to_.load();
   run.elapsed_ns = (end != 0 ? end : time_of_mark()) - measured_from_.load();

@@ -103,6 +103,7 @@ class Charges(unittest.TestCase):
                 run = profile(4, 4, program, protocol=protocol)
                 self.assertEqual(run["run"]["clock"], "counted")
                 self.assertEqual(run["run"]["machine"], "today-rdma")
+                self.assertIn("latency=900ns", run["run"]["network"])
                 self.assertEqual(run["run"]["interruptions"], 0)
                 for processor in processors_of(run):
                     parts = sum(processor[f"{name}_ns"] for name in ("user", "data_wait", "lock", "barrier", "protocol"))
