@@ -152,6 +152,7 @@ void Driver::prefetch(PageId at, const StridePrefetcher::Prediction& ahead, bool
         [this](PageId next, Record& record) {
           record.lock.assume_held();
           Actions actions;
+          virtual_time::spend(&MachineCosts::transition);
           mgs::on_fault(record.page, context(record), kNodeDomain, Access::kWrite, actions);
           for (const Action& action : actions)
             if (action.verb != Verb::kMapWrite) perform_one(next, record, action, nullptr);
@@ -288,6 +289,7 @@ void Driver::perform(PageId page, Record& record, Actions& actions, const Messag
     if (!unmapped) return;
     // The revocation has taken effect on every processor when the system call returns. So that is the PINV_ACK.
     actions.clear();
+    virtual_time::spend(&MachineCosts::transition);
     on_unmapped(record.page, context(record), kNodeDomain, actions);
   }
 }

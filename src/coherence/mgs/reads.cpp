@@ -19,6 +19,7 @@
 #include "coherence/mgs/driver.h"
 #include "coherence/mgs/page_words.h"
 #include "profile/this_thread.h"
+#include "profile/virtual_time.h"
 
 namespace multigrain::mgs {
 
@@ -98,6 +99,7 @@ bool Driver::finish(const Fetch& fetch, uint32_t first, uint32_t count,
     MULTIGRAIN_LOCK_STEP(record.lock);
     record.lock.lock();
     Actions actions;
+    virtual_time::spend(&MachineCosts::transition);
     on_fetched(record.page, context(record), actions);
     is_here[i] = record.page.client.phase == Phase::kIdle;
     record.readable = is_here[i];
@@ -127,6 +129,7 @@ void Driver::ask(const Fetch& fetch, uint32_t which, std::optional<PollingScope>
   MULTIGRAIN_LOCK_STEP(record.lock);
   const LockGuard hold(record.lock);
   if (which == 0 && !polling) polling.emplace(services_.fabric);
+  virtual_time::spend(&MachineCosts::transition);
   on_refused(record.page, context(record), actions);
   perform(page, record, actions, nullptr);
 }
