@@ -82,8 +82,10 @@ struct MachineCosts {
   Picoseconds check_miss = 0;
   // Each compiled check that passes: where counted code adds up checks (src/count).
   Picoseconds check = 0;
-  // One transition of a page's or a block's state machine, with its lock and record: the drivers' on_fault(), on_message(),
-  // release() and misses, once a page or block.
+  // One transition of a page's or a block's state machine, with its lock and record, once a page or block: faults, also ahead
+  // of their time, messages, releases and misses; where a page has lost its mappings (MGS's PINV_ACK), and where the home has
+  // been read, or has refused that (mgs/driver.cpp, mgs/reads.cpp); at the end of an interval, where a notice takes or
+  // updates a page that is here, and where a home moves from or to this node (hlrc/driver.cpp, acquires.cpp, barriers.cpp).
   Picoseconds transition = 0;
   // Filling one processor's entry of a translation table (TLB) from the node's page table: at the end of each fault that
   // one processor of the node takes (the drivers' on_fault()); 0 where the MMU does it.
@@ -106,10 +108,11 @@ struct MachineCosts {
 
   // Making a twin, for each byte of the page: PageDriver::make_twin.
   Picoseconds twin_byte = 0;
-  // Comparing a page with its twin, for each byte of the page: the callers of encode_diff (mgs/driver.cpp, send_diff;
-  // hlrc/interval.cpp).
+  // Comparing a page with its twin, for each byte of the page: the callers of encode_diff and for_each_change
+  // (mgs/driver.cpp, send_diff; hlrc/interval.cpp; hlrc/acquires.cpp, merge).
   Picoseconds diff_make_byte = 0;
-  // Applying a diff, for each byte of the diff: the callers of apply_diff (mgs/driver.cpp, merge).
+  // Applying a diff, for each byte of the diff: the callers of apply_diff (mgs/driver.cpp, merge); for each byte that differs:
+  // hlrc/acquires.cpp, merge.
   Picoseconds diff_apply_byte = 0;
   // Each byte of a message's payload or slice that the sending processor copies itself (programmed I/O), or makes coherent in
   // memory before the interface reads it ([MGS], 3.2.4, page cleaning): VirtualFabric::send().

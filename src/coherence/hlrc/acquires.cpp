@@ -6,6 +6,7 @@
 #include "coherence/hlrc/driver.h"
 #include "memory/diff.h"
 #include "profile/this_thread.h"
+#include "profile/virtual_time.h"
 
 namespace multigrain::hlrc {
 
@@ -132,6 +133,8 @@ void Driver::gather(PageId page, Group& group) MG_NO_THREAD_SAFETY_ANALYSIS {
   record.lock.lock();
   Actions actions;
   on_notice(record.page, context(record), is_used(record), actions);
+  // A notice of a page that is not here makes no transition.
+  if (!actions.empty()) virtual_time::spend(&MachineCosts::transition);
   if (actions.contains(Verb::kWasted)) {
     // This is the last page of a group that was fetched ahead. So it does not pay to fetch the pages behind the page
     // whose fault began the group.
@@ -215,9 +218,13 @@ void Driver::update(const Group& group) MG_NO_THREAD_SAFETY_ANALYSIS {
 void Driver::merge(PageId page, Record& record, const std::byte* home_copy) {
   const SubTimeScope timed(this_profile(), SubTime::kDiffs);
   MULTIGRAIN_STEP(frame(page));
+  size_t changed = 0;
   static_cast<void>(for_each_change(home_copy, record.twin, page_size_, true, [&](size_t at, size_t length) {
     copy_changes(frame(page) + at, home_copy + at, length);
+    changed += length;
   }));
+  virtual_time::spend(&MachineCosts::diff_make_byte, page_size_);
+  virtual_time::spend(&MachineCosts::diff_apply_byte, changed);
 }
 
 }  // namespace multigrain::hlrc

@@ -6,6 +6,7 @@
 #include "base/steps.h"
 #include "coherence/hlrc/driver.h"
 #include "profile/this_thread.h"
+#include "profile/virtual_time.h"
 
 namespace multigrain::hlrc {
 
@@ -76,6 +77,7 @@ void Driver::move_home(PageId page, Record& record, NodeId writer) {
   const LockGuard hold(record.lock);
   const bool leaves = home_of(page, record, false) == self_;
   set_home(page, record, writer);
+  if (leaves || writer == self_) virtual_time::spend(&MachineCosts::transition);
   if (leaves) {
     Actions actions;
     on_home_leaves(record.page, actions);

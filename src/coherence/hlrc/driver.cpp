@@ -5,6 +5,7 @@
 #include "base/steps.h"
 #include "coherence/hlrc/words.h"
 #include "profile/this_thread.h"
+#include "profile/virtual_time.h"
 
 namespace multigrain::hlrc {
 
@@ -186,6 +187,7 @@ void Driver::end_group(std::span<const PageId> pages, std::span<uint8_t> noticed
     record.lock.lock();
     Actions actions;
     is_kept[i] = is_written(record, are_few);
+    virtual_time::spend(&MachineCosts::transition);
     on_interval_end(record.page, context(record), is_kept[i], actions);
     deposits[i] = actions.contains(Verb::kDeposit);
     if (actions.contains(Verb::kQueue)) written_.push(pages[i]);
@@ -246,6 +248,7 @@ void Driver::protect(NoticeRun run) MG_NO_THREAD_SAFETY_ANALYSIS {
     MULTIGRAIN_LOCK_STEP(record.lock);
     record.lock.lock();
     Actions actions;
+    virtual_time::spend(&MachineCosts::transition);
     on_protect(record.page, context(record), actions);
     if (actions.contains(Verb::kRevokeWrite)) revoke(runs.add(PageId(page)));
   }
