@@ -10,6 +10,8 @@
 
 #include "base/error.h"
 #include "commands.h"
+#include "counted.h"
+#include "emulation/machines.h"
 
 namespace multigrain::bench {
 namespace {
@@ -155,6 +157,17 @@ void list_roles() {
                role.hlrc != nullptr ? ", hlrc, " : "", role.hlrc != nullptr ? role.hlrc : "");
 }
 
+// Returns what is wrong with the options about the counted clock; nothing if they fit.
+std::string mistake_about_the_clock(const CLI::App& app, const PrimitivesOptions& options) {
+  if (options.clock.empty())
+    return options.machine.empty() ? "" : "--machine prices what the counted clock counts; give --clock counted";
+  for (const CLI::Option* const option : app.get_options())
+    if (const std::string name = option->get_name();
+        option->count() != 0 && name != "--clock" && name != "--machine" && name != "--json")
+      return name + " has no meaning with --clock counted, which takes everything from --machine";
+  return {};
+}
+
 int measure(const PrimitivesOptions& options) {
   if (const Status found = check_only(options); !found) {
     fmt::print(stderr, "mgbench: {}\n", found.error().message);
@@ -225,12 +238,32 @@ Command add_primitives(CLI::App& app) {
                    "with ucx, page fetches and prefetching are measured over UCX's TCP and shared memory, beside "
                    "ucx_perftest");
   add_mgrun_option(app, "MULTIGRAIN_PAGE_SIZE", options->page_size);
+  app.add_option(
+         "--clock", options->clock,
+         "counted: the tables of the MGS and the GeNIMA paper on an emulated machine, each row beside the paper's "
+         "figure and the sum of its prices; only --machine and --json go with it")
+      ->check(CLI::IsMember({"counted"}));
+  app.add_option(
+         "--machine", options->machine,
+         fmt::format("with --clock counted, the machine: a name that mgrun --machine list shows, or a file (default "
+                     "{})",
+                     kDefaultMachine))
+      ->type_name("NAME|FILE");
   app.add_option("--pages", options->effort.pages, "pages touched in a round")->check(CLI::Range(8, 4096));
   app.add_option("--rounds", options->effort.rounds, "rounds")->check(CLI::Range(1, 10000));
   app.add_option("--only", options->only, "run the roles whose name contains this");
   app.add_flag("--json", options->json, "print JSON");
   app.add_flag("--list", options->list, "list the roles and exit");
-  return {&app, [options] { return measure(*options); }};
+  return {&app, [options, &app] {
+            if (const std::string mistake = mistake_about_the_clock(app, *options); !mistake.empty()) {
+              fmt::print(stderr, "mgbench: {} (mgbench --help lists the options)\n", mistake);
+              return 2;
+            }
+            if (!options->clock.empty())
+              return measure_counted(options->machine.empty() ? std::string(kDefaultMachine) : options->machine,
+                                     options->json);
+            return measure(*options);
+          }};
 }
 
 }  // namespace multigrain::bench

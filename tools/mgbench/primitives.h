@@ -11,7 +11,7 @@ namespace multigrain::bench {
 
 struct PrimitivesOptions {
   std::string access = "auto", net = "ideal", page_size = "4096", fabric = "shm", protocol = "mgs", model = "sc";
-  std::string only, clock_scale;
+  std::string only, clock_scale, clock, machine;
   Effort effort;
   bool json = false, list = false;
 };

@@ -1,0 +1,116 @@
+#include "counted.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "emulation/machines.h"
+
+namespace multigrain::bench {
+namespace {
+
+// The size of a page in MGS's Table 1.
+constexpr unsigned kMgsPage = 1024;
+constexpr unsigned kHostPage = 4096;
+// Two samples of the same may end in different nanoseconds.
+constexpr double kRounding = 2;
+
+Summaries run(const MachineDescription& machine, const char* protocol, const char* nodes, const char* what) {
+  return run_and_collect({path_of_mgrun(), "--clock", "counted", "--machine", compact(machine), "--nodes", nodes,
+                          "--procs-per-node", "1", "--protocol", protocol, "--mgs", "reads=message", "--page-size",
+                          std::to_string(kHostPage), "--prefetch", "0", path_of_program("counted"), what});
+}
+
+// Whether the samples of each row are the same.
+bool agree(const Summaries& measured) {
+  bool all = true;
+  for (const auto& [name, samples] : measured) {
+    if (samples.p99 - samples.p50 <= kRounding) continue;
+    fmt::print(stderr, "mgbench: {}: two samples in counted time differ, {} and {} ns\n", name, samples.p50,
+               samples.p99);
+    all = false;
+  }
+  return all;
+}
+
+double percent(const CountedRow& row) {
+  return 100 * (row.here - *row.paper) / *row.paper;
+}
+
+std::string figure(double value, const std::string& unit) {
+  if (unit == "cycles") return fmt::format("{:.0f}", value);
+  return unit == "us" ? fmt::format("{:.3f}", value) : fmt::format("{:.1f}", value);
+}
+
+void print_text(const CountedTable& table) {
+  const bool has_paper = std::ranges::any_of(table.rows, [](const CountedRow& row) { return row.paper.has_value(); });
+  fmt::print("\n{}\n\n{:<34}", table.title, "");
+  if (has_paper) fmt::print(" {:>9}", "paper");
+  fmt::print(" {:>9}", "here");
+  if (has_paper) fmt::print(" {:>8}", "");
+  fmt::print(" {:>9}", "sum");
+  if (!table.as_is.empty()) fmt::print(" {:>9}", table.as_is);
+  fmt::print("   {:<6}  steps\n", "");
+  for (const CountedRow& row : table.rows) {
+    fmt::print("{:<34}", row.name);
+    if (has_paper) fmt::print(" {:>9}", row.paper ? fmt::format("{:g}", *row.paper) : "");
+    fmt::print(" {:>9}", figure(row.here, row.unit));
+    if (has_paper) fmt::print(" {:>8}", row.paper ? fmt::format("{:+.1f} %", percent(row)) : "");
+    fmt::print(" {:>9}", figure(row.sum, row.unit));
+    if (!table.as_is.empty()) fmt::print(" {:>9}", row.as_is ? figure(*row.as_is, row.unit) : "");
+    fmt::print("   {:<6}  {}\n", row.unit, row.steps);
+  }
+  fmt::print("\n");
+  for (const std::string& note : table.notes) fmt::print("* {}\n", note);
+}
+
+nlohmann::json to_json(const CountedTable& table) {
+  nlohmann::json out{{"title", table.title}, {"rows", nlohmann::json::array()}, {"notes", table.notes}};
+  for (const CountedRow& row : table.rows) {
+    nlohmann::json entry{
+        {"name", row.name}, {"unit", row.unit}, {"here", row.here}, {"sum", row.sum}, {"steps", row.steps}};
+    if (row.paper) {
+      entry["paper"] = *row.paper;
+      entry["difference_percent"] = percent(row);
+    }
+    if (row.as_is) entry["pages_of_4096"] = *row.as_is;
+    out["rows"].push_back(entry);
+  }
+  return out;
+}
+
+}  // namespace
+
+int measure_counted(const std::string& machine_text, bool json) {
+  const auto machine = read_machine(machine_text);
+  if (!machine) {
+    fmt::print(stderr, "mgbench: --machine: {}\n", machine.error().message);
+    return 2;
+  }
+  // A file of the same name may have other figures.
+  const auto is = [&](std::string_view name) { return machine_text == name; };
+  const bool is_alewife = is("alewife");
+  const std::string genima = is("genima-myrinet") || is("genima-origin") ? machine_text : "";
+
+  const unsigned page = is_alewife ? kMgsPage : kHostPage;
+  const Summaries pages = run(with_pages_of(*machine, page), "mgs", "4", "pages");
+  const Summaries as_is = is_alewife ? run(*machine, "mgs", "4", "pages") : Summaries{};
+  const Summaries locks = run(*machine, "hlrc", "2", "locks");
+  const RemoteOperations operations = measure_remote_operations(*machine);
+  const std::array tables = {mgs_table(*machine, page, is_alewife, pages, as_is),
+                             genima_table(*machine, genima, operations, pages, locks)};
+  if (json) {
+    nlohmann::json out{{"version", 1}, {"clock", "counted"}, {"machine", machine->name}};
+    for (const CountedTable& table : tables) out["tables"][table.key] = to_json(table);
+    fmt::print("{}\n", out.dump(2));
+  } else {
+    fmt::print("{}: {}\n", machine->name, machine->what);
+    for (const CountedTable& table : tables) print_text(table);
+  }
+  const std::array<bool, 3> samples = {agree(pages), agree(as_is), agree(locks)};
+  return std::ranges::all_of(samples, [](bool same) { return same; }) ? 0 : 1;
+}
+
+}  // namespace multigrain::bench

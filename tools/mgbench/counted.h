@@ -1,0 +1,58 @@
+// mgbench --clock counted: the tables of the MGS and the GeNIMA paper on a machine of the counted clock, row by row. Each row is
+// brought about and timed in a run (programs/counted.cpp, counted_fabric.cpp), and stands beside the paper's figure and
+// beside the sum of the prices of its steps (counted_rows.cpp).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "emulation/machine_description.h"
+#include "program_run.h"
+
+namespace multigrain::bench {
+
+struct CountedRow {
+  std::string name;
+  std::string steps;  // of which the sum is made, for people
+  double sum = 0;
+  std::optional<double> paper;  // the paper's figure; nothing if the machine is not the paper's
+  double here = 0;
+  std::optional<double> as_is;  // the same without the paper's page size (CountedTable::as_is)
+  std::string unit;             // of all figures: "cycles", "us" or "MB/s"
+};
+
+struct CountedTable {
+  std::string key;    // in JSON
+  std::string title;  // for people
+  std::string as_is;  // if rows have that: the column's title
+  std::vector<CountedRow> rows;
+  std::vector<std::string> notes;
+};
+
+// What a run has measured, in nanoseconds, or in bytes a nanosecond.
+struct RemoteOperations {
+  double word_send = 0, word_fetch = 0, page_send = 0, page_fetch = 0;  // one way; there and back
+  double send_rate = 0, fetch_rate = 0;
+};
+
+// Returns the machine with prices by the byte for which a page of 4096 bytes costs what one of `page` bytes costs on it.
+MachineDescription with_pages_of(const MachineDescription& machine, unsigned page);
+
+// Carries out remote operations of a node by themselves, without a runtime, in counted time. To be called once in a process.
+RemoteOperations measure_remote_operations(const MachineDescription& machine);
+
+// The rows of MGS's Table 1, of which `measured` has the times on with_pages_of(machine, page), and `as_is`, if it is not the
+// same, on `machine`. `is_papers`: the machine is the paper's.
+CountedTable mgs_table(const MachineDescription& machine, unsigned page, bool is_papers, const Summaries& measured,
+                       const Summaries& as_is);
+
+// The rows of GeNIMA's Table I. `pages` has the times of mgs's page faults, and `locks` those of hlrc's locks. `paper`: the name
+// of the machine if it is one of the paper's two, or nothing.
+CountedTable genima_table(const MachineDescription& machine, const std::string& paper,
+                          const RemoteOperations& operations, const Summaries& pages, const Summaries& locks);
+
+// Measures and prints all of that for a machine (a name, a file or a description). Returns the exit status.
+int measure_counted(const std::string& machine, bool json);
+
+}  // namespace multigrain::bench
