@@ -14,7 +14,7 @@
 namespace multigrain::bench {
 namespace {
 
-constexpr size_t kWord = 8, kPage = 4096;
+constexpr size_t kFetchedWord = 8, kFetchedPage = 4096;
 constexpr unsigned kNodes = 2;
 // So many operations under way make a stream.
 constexpr unsigned kStream = 64;
@@ -44,7 +44,7 @@ RemoteOperations measure_remote_operations(const MachineDescription& machine) {
   const virtual_time::WorkFor processor(0);
 
   constexpr NodeId kOther{1};
-  std::array<std::byte, kPage> bytes{};
+  std::array<std::byte, kFetchedPage> bytes{};
   const auto send = [&](size_t length) {
     return fabric.start_put(kOther, SegmentId::kWords, 0, std::span<const std::byte>(bytes).first(length));
   };
@@ -59,16 +59,16 @@ RemoteOperations measure_remote_operations(const MachineDescription& machine) {
   };
   const auto rate = [&](const auto& start) {
     std::array<Completion, kStream> all;
-    for (Completion& completion : all) completion = start(kPage);
+    for (Completion& completion : all) completion = start(kFetchedPage);
     for (const Completion& completion : all) fabric.wait(completion);
-    return static_cast<double>((kStream - 1) * kPage) / static_cast<double>(all.back().id - all.front().id);
+    return static_cast<double>((kStream - 1) * kFetchedPage) / static_cast<double>(all.back().id - all.front().id);
   };
   // A put is complete when its acknowledgement has come, one latency after the data have arrived.
   const auto acknowledgement = static_cast<double>(machine.network.latency_ns);
-  return {.word_send = one(send, kWord) - acknowledgement,
-          .word_fetch = one(fetch, kWord),
-          .page_send = one(send, kPage) - acknowledgement,
-          .page_fetch = one(fetch, kPage),
+  return {.word_send = one(send, kFetchedWord) - acknowledgement,
+          .word_fetch = one(fetch, kFetchedWord),
+          .page_send = one(send, kFetchedPage) - acknowledgement,
+          .page_fetch = one(fetch, kFetchedPage),
           .send_rate = rate(send),
           .fetch_rate = rate(fetch)};
 }

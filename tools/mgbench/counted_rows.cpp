@@ -5,7 +5,7 @@
 namespace multigrain::bench {
 namespace {
 
-constexpr double kHostPage = 4096, kWord = 8;
+constexpr double kBytesOfHostPage = 4096, kBytesOfWord = 8;
 // A word that a writer has changed, as a diff.
 constexpr double kDiff = 16;
 
@@ -23,8 +23,8 @@ class Steps {
   [[nodiscard]] double grant() const { return ns(rights_change(costs_, true, 1, 1)); }
   [[nodiscard]] double revoke() const { return ns(rights_change(costs_, false, 1, 1)); }
   [[nodiscard]] double queue() const { return ns(costs_.queue_page); }
-  [[nodiscard]] double twin() const { return kHostPage * ns(costs_.twin_byte); }
-  [[nodiscard]] double make_diff() const { return kHostPage * ns(costs_.diff_make_byte); }
+  [[nodiscard]] double twin() const { return kBytesOfHostPage * ns(costs_.twin_byte); }
+  [[nodiscard]] double make_diff() const { return kBytesOfHostPage * ns(costs_.diff_make_byte); }
   [[nodiscard]] double apply_diff() const { return kDiff * ns(costs_.diff_apply_byte); }
   [[nodiscard]] double release() const { return ns(costs_.release); }
   [[nodiscard]] double check() const { return ns(costs_.check); }
@@ -52,7 +52,7 @@ class Steps {
   [[nodiscard]] double get(double bytes) const {
     return answered(bytes, ns(costs_.get_answer) + bytes * ns(costs_.get_answer_byte));
   }
-  [[nodiscard]] double atomic() const { return answered(kWord, ns(costs_.atomic_answer)); }
+  [[nodiscard]] double atomic() const { return answered(kBytesOfWord, ns(costs_.atomic_answer)); }
 
  private:
   const MachineDescription machine_;
@@ -64,7 +64,7 @@ class Steps {
 MachineDescription with_pages_of(const MachineDescription& machine, unsigned page) {
   MachineDescription scaled = machine;
   MachineCosts& costs = scaled.costs;
-  constexpr auto kRows = static_cast<Picoseconds>(kHostPage);
+  constexpr auto kRows = static_cast<Picoseconds>(kBytesOfHostPage);
   for (Picoseconds* const price : {&costs.twin_byte, &costs.diff_make_byte, &costs.send_byte, &costs.receive_byte})
     *price = *price * page / kRows;
   return scaled;
@@ -74,8 +74,8 @@ CountedTable mgs_table(const MachineDescription& machine, unsigned page, bool is
                        const Summaries& as_is) {
   const Steps s(with_pages_of(machine, page));
   const double tlb_read = s.fault() + s.transition() + s.fill() + s.grant();
-  const double fetch = tlb_read + s.message() + s.message(kHostPage);
-  const double recall = s.message() + s.revoke() + s.transition() + s.message(kHostPage);
+  const double fetch = tlb_read + s.message() + s.message(kBytesOfHostPage);
+  const double recall = s.message() + s.revoke() + s.transition() + s.message(kBytesOfHostPage);
   const double write = s.queue() + s.twin();
   // The home takes one DIFF after the other. They come as the INVs have left: one after the other, too.
   const auto release = [&](int writers) {
@@ -155,7 +155,7 @@ CountedTable genima_table(const MachineDescription& machine, const std::string& 
   const auto us = [](Picoseconds cost) { return Steps::ns(cost) / 1000; };
   const MachineCosts& c = machine.costs;
   // A stream is as fast as the link, or as the processor starts operations.
-  const double stream = kHostPage / std::max(s.occupied(kHostPage), s.issue()) * 1000;
+  const double stream = kBytesOfHostPage / std::max(s.occupied(kBytesOfHostPage), s.issue()) * 1000;
   const double interrupt = pages.at("Page Fault, read, the home computes").p50 - pages.at("Page Fault, read").p50;
   struct Model {
     const char* name;
@@ -165,10 +165,12 @@ CountedTable genima_table(const MachineDescription& machine, const std::string& 
     const char* unit;
   };
   const Model models[] = {
-      {"1-word send", 14, 0.11, s.put(kWord) / 1000, operations.word_send / 1000, "I + O + L", "us"},
-      {"1-word fetch", 31, 0.61, s.get(kWord) / 1000, operations.word_fetch / 1000, "I + O + L + A + O + L", "us"},
-      {"4 KByte send", 46, 7, s.put(kHostPage) / 1000, operations.page_send / 1000, "I + O + L", "us"},
-      {"4 KByte fetch", 105, 8, s.get(kHostPage) / 1000, operations.page_fetch / 1000, "I + O + L + A + O + L", "us"},
+      {"1-word send", 14, 0.11, s.put(kBytesOfWord) / 1000, operations.word_send / 1000, "I + O + L", "us"},
+      {"1-word fetch", 31, 0.61, s.get(kBytesOfWord) / 1000, operations.word_fetch / 1000, "I + O + L + A + O + L",
+       "us"},
+      {"4 KByte send", 46, 7, s.put(kBytesOfHostPage) / 1000, operations.page_send / 1000, "I + O + L", "us"},
+      {"4 KByte fetch", 105, 8, s.get(kBytesOfHostPage) / 1000, operations.page_fetch / 1000, "I + O + L + A + O + L",
+       "us"},
       {"Maximum ping-pong bandwidth", 96, 555, stream, operations.send_rate * 1000, "4 KByte / the greater of O and I",
        "MB/s"},
       {"Maximum fetch bandwidth", 95, 578, stream, operations.fetch_rate * 1000, "4 KByte / the greater of O and I",
