@@ -142,6 +142,26 @@ class Charges(unittest.TestCase):
         self.assertEqual(total(often, "user_ns"), total(rarely, "user_ns"))
 
 
+    def test_every_transition_of_a_page_is_charged(self):
+        def jacobi(protocol, options, price):
+            with tempfile.TemporaryDirectory() as directory:
+                with open(f"{BIN}/../share/multigrain/machines/today-rdma.json") as file:
+                    machine = json.load(file)
+                machine["costs"]["transition"] = {"value": price, "unit": "ns", "source": "this test"}
+                path = os.path.join(directory, "machine.json")
+                with open(path, "w") as file:
+                    json.dump(machine, file)
+                return profile(4, 1, "jacobi", protocol=protocol, machine=path, options=options)
+
+        # One at a fault, at the end of a page's interval or at its release, and where a copy goes; MGS's messages come on top.
+        counted = ("read_faults", "write_faults", "upgrades", "local_faults", "pages_released", "invalidations")
+        for protocol, options in (("hlrc", ("--hlrc", "updates=off,homes=stay")), ("mgs", ())):
+            free, priced = (jacobi(protocol, options, price) for price in (0, 1000))
+            transitions = sum(node["counters"][name] for node in free["nodes"] for name in counted)
+            self.assertGreater(transitions, 100)
+            self.assertGreaterEqual((total(priced, "protocol_ns") - total(free, "protocol_ns")) / 1000, transitions, protocol)
+
+
 class Refused(unittest.TestCase):
     def refuse(self, options, *words, program="jacobi", directory="counted"):
         run = mgrun(options, program, directory=directory)

@@ -211,6 +211,7 @@ bool Driver::add_behind(FaultRun& run, Record& record, const Behind& behind, uin
     const bool is_last = i == behind.count;
     on_prefetch(record.page, context(record), !is_last, actions);
     if (!actions.empty() && (is_last ? run.add_without_right(actions) : run.add(actions))) {
+      virtual_time::spend(&MachineCosts::transition);
       record.prefetch_distance = static_cast<uint8_t>(i);
       return true;
     }
