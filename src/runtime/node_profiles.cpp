@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/lock_guard.h"
+#include "emulation/machine_description.h"
 #include "profile/virtual_time.h"
 #include "runtime/interpose/threads.h"
 #include "runtime/message_types.h"
@@ -135,9 +136,9 @@ bool Node::write_statistics(std::span<const NodeReport> reports) {
   run.page_size = config_.page_size;
   const char* const network = secure_getenv("MULTIGRAIN_NET");
   // A machine brings its own network, unless another one was named.
-  run.network = network != nullptr             ? network
+  run.network = network != nullptr           ? network
                 : virtual_time::is_counted() ? format_network_model(config_.network)
-                                              : "ideal";
+                                             : "ideal";
   run.access = rights_->name();
   const Nanoseconds end = measured_to_.load();
   run.elapsed_ns = (end != 0 ? end : time_of_mark()) - measured_from_.load();
