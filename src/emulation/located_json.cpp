@@ -19,7 +19,7 @@ class CountingIterator {
   using pointer = const char*;
   using reference = char;
 
-  CountingIterator(const char* at, unsigned* line) : at_(at), line_(line) {}
+  CountingIterator(std::string_view::const_iterator at, unsigned* line) : at_(at), line_(line) {}
   char operator*() const { return *at_; }
   CountingIterator& operator++() {
     if (*at_ == '\n') ++*line_;
@@ -35,7 +35,7 @@ class CountingIterator {
   bool operator!=(const CountingIterator& other) const { return at_ != other.at_; }
 
  private:
-  const char* at_;
+  std::string_view::const_iterator at_;
   unsigned* line_;
 };
 
@@ -126,8 +126,8 @@ Result<LocatedJson> parse_located_json(std::string_view text) {
   LocatedJson whole;
   unsigned line = 1;
   Builder builder(whole, line);
-  const bool read = json::sax_parse(CountingIterator(text.data(), &line),
-                                    CountingIterator(text.data() + text.size(), &line), &builder);
+  const bool read = json::sax_parse(CountingIterator(text.begin(), &line),
+                                    CountingIterator(text.end(), &line), &builder);
   if (!read) return fail("{}", builder.error());
   return whole;
 }

@@ -82,7 +82,7 @@ Result<fs::path> machines_folder() {
   const fs::path library = fs::canonical(info.dli_fname, error).parent_path();
   for (fs::path above = library; !error && above.has_relative_path(); above = above.parent_path()) {
     // The library is in lib, or in lib/x86_64-linux-gnu.
-    if (const fs::path folder = (above / kBuilt).lexically_normal(); fs::exists(folder / kMark, error)) return folder;
+    if (fs::path folder = (above / kBuilt).lexically_normal(); fs::exists(folder / kMark, error)) return folder;
     if (above.filename() == "lib" || above.filename() == "lib64") break;
   }
   return beside;

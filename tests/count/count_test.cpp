@@ -16,7 +16,6 @@ extern "C" char* call_index(const char* text);
 namespace multigrain::testing {
 namespace {
 
-using counting::CallCost;
 using counting::InstructionCosts;
 
 constexpr long kMany = 1000;
@@ -226,7 +225,7 @@ TEST_F(Count, ChecksAreNotCounted) {
   };
   const auto each = static_cast<double>(of(plain, kMany / 2) - of(plain, 10));
   EXPECT_NEAR(static_cast<double>(of(checked, kMany / 2) - of(checked, 10)), each,
-              static_cast<double>(kMany / 2 * price(MG_COUNT_INTEGER) / 2));
+              static_cast<double>(kMany / 2 * price(MG_COUNT_INTEGER)) / 2);
 }
 
 uint64_t polls = 0;
@@ -317,7 +316,7 @@ TEST_F(Count, LibrariesComeAndGo) {
     const Kernels kernels("O2");
     EXPECT_GT(counted([&] { KERNEL(add_up)(numbers.data(), kMany); }), 0);
   }
-  InstructionCosts free;
+  const InstructionCosts free{};
   counting::install(free);
   const Kernels kernels("O2");
   EXPECT_EQ(counted([&] { KERNEL(add_up)(numbers.data(), kMany); }), 0);
