@@ -126,8 +126,8 @@ Result<LocatedJson> parse_located_json(std::string_view text) {
   LocatedJson whole;
   unsigned line = 1;
   Builder builder(whole, line);
-  const bool read = json::sax_parse(CountingIterator(text.begin(), &line),
-                                    CountingIterator(text.end(), &line), &builder);
+  const bool read =
+      json::sax_parse(CountingIterator(text.begin(), &line), CountingIterator(text.end(), &line), &builder);
   if (!read) return fail("{}", builder.error());
   return whole;
 }

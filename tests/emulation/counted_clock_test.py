@@ -162,6 +162,25 @@ class Charges(unittest.TestCase):
             self.assertGreaterEqual((total(priced, "protocol_ns") - total(free, "protocol_ns")) / 1000, transitions, protocol)
 
 
+class Messages(unittest.TestCase):
+    def test_a_full_ring_holds_up_nobody(self):
+        # A node's private memory is sent in pieces of 64 KiB through rings of 256 KiB, faster than the other node's handler
+        # comes to its turn. The program does not say where its measured phase ends, so that is where it returns.
+        with tempfile.TemporaryDirectory() as directory:
+            program, path = os.path.join(directory, "large_heap"), os.path.join(directory, "profile.json")
+            subprocess.run([f"{BIN}/mgcc", "-O2", "-fno-multigrain-checks", "-fmultigrain-count", "large_heap.c", "-o", program],
+                           check=True, timeout=300)
+            for protocol in ("mgs", "hlrc"):
+                for net in ("ideal", "latency=10ms", "latency=1us"):
+                    digests = set()
+                    for _ in range(2):
+                        subprocess.run([f"{BIN}/mgrun", "--nodes", "4", "--clock", "counted", "--protocol", protocol, "--net", net,
+                                        "--stats", f"json:{path}", program], check=True, timeout=300)
+                        with open(path, "rb") as file:
+                            digests.add(hashlib.sha256(file.read()).hexdigest())
+                    self.assertEqual(len(digests), 1, f"{protocol}, {net}")
+
+
 class Refused(unittest.TestCase):
     def refuse(self, options, *words, program="jacobi", directory="counted"):
         run = mgrun(options, program, directory=directory)
