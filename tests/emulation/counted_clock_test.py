@@ -122,6 +122,11 @@ class Charges(unittest.TestCase):
         self.assertGreater(slow, 8 * fast)
         self.assertLess(slow, 12 * fast)
 
+    def test_what_the_network_says_of_handlers_is_charged(self):
+        free, dear = (total(profile(2, 1, "water", protocol="mgs", options=("--net", f"latency=1us,handler={handler}")),
+                            "protocol_ns") for handler in ("0us", "500us"))
+        self.assertGreater(dear, free + 500_000)
+
     def test_a_faster_network_shortens_the_wait_for_data(self):
         slow, fast = (total(profile(4, 1, "fft", options=("--net", net)), "data_wait_ns")
                       for net in ("latency=10us,bandwidth=100MB/s", "latency=10us,bandwidth=1GB/s"))

@@ -155,8 +155,10 @@ void OrderedFabric::deliver(const Handler& handler, const Message& message) {
     Nanoseconds take(Nanoseconds from, Nanoseconds length) override { return from + length; }
   } gapless;
   const virtual_time::Interrupted interrupted = virtual_time::choose_interrupted();
-  virtual_time::HandlerScope scope(now_, 0, gapless);
-  if (interrupted.processor != nullptr && !interrupted.waits) virtual_time::spend(&MachineCosts::interrupt);
+  const bool interrupts = interrupted.processor != nullptr && !interrupted.waits;
+  // What --net says of handlers comes on top of the machine's price.
+  virtual_time::HandlerScope scope(now_, interrupts ? model().handler_ns : 0, gapless);
+  if (interrupts) virtual_time::spend(&MachineCosts::interrupt);
   virtual_time::spend(&MachineCosts::message_receive);
   virtual_time::spend(&MachineCosts::receive_byte, message.payload.size());
   handler.function(handler.context, message);
