@@ -7,8 +7,7 @@
 #include <llvm/IR/Function.h>
 #include <llvm/IR/IntrinsicInst.h>
 
-#include <algorithm>
-#include <iterator>
+#include "instrument/pass/library_functions.h"
 
 namespace multigrain::count {
 
@@ -20,26 +19,12 @@ namespace {
 constexpr uint64_t kInLine = 128;
 constexpr uint64_t kWord = 8;
 
-// Tells whether a library of the machine on which this was built exports the name.
-bool is_exported(StringRef name) {
-  static constexpr const char* kNames[] = {
-#include "library_symbols.inc"
-  };
-  return std::binary_search(std::begin(kNames), std::end(kNames), name, [](StringRef a, StringRef b) { return a < b; });
-}
-
 // These handle only memory and numbers, and end soon: whatever is counted around them may be counted together.
 bool is_computing(StringRef name) {
-  static const StringSet<> names = {
-      "sin",      "cos",       "tan",       "asin",   "acos",    "atan",      "atan2",   "sinh",   "cosh",    "tanh",
-      "asinh",    "acosh",     "atanh",     "exp",    "exp2",    "exp10",     "expm1",   "log",    "log2",    "log10",
-      "log1p",    "logb",      "ilogb",     "pow",    "sqrt",    "cbrt",      "hypot",   "fabs",   "floor",   "ceil",
-      "round",    "trunc",     "fmod",      "fmin",   "fmax",    "fdim",      "fma",     "erf",    "erfc",    "tgamma",
-      "lgamma",   "lround",    "lrint",     "llrint", "rint",    "nearbyint", "llround", "ldexp",  "scalbn",  "scalbln",
-      "copysign", "nextafter", "remainder", "sincos", "frexp",   "modf",      "rand",    "random", "drand48", "lrand48",
-      "memcpy",   "memmove",   "memset",    "memcmp", "memchr",  "bcmp",      "bcopy",   "bzero",  "strlen",  "strcmp",
-      "strncmp",  "strcpy",    "strncpy",   "strchr", "strrchr", "strcat",    "abs",     "labs"};
-  if (names.contains(name)) return true;
+  static const StringSet<> names = {"lgamma",  "sincos", "frexp",   "modf",   "memcpy", "memmove", "memset",  "memcmp",
+                                    "memchr",  "bcmp",   "bcopy",   "bzero",  "strlen", "strcmp",  "strncmp", "strcpy",
+                                    "strncpy", "strchr", "strrchr", "strcat", "abs",    "labs"};
+  if (checks::is_mathematical(name) || checks::is_random(name) || names.contains(name)) return true;
   return (name.ends_with("f") || name.ends_with("l")) && names.contains(name.drop_back());
 }
 
@@ -249,7 +234,7 @@ Callee callee_of(const CallBase& call) {
   if (callee->isDeclaration())
     for (const char* prefix : {"__multigrain_", "mg_", "__kmpc_", "omp_"})
       if (name.starts_with(prefix)) return Callee::kRuntime;
-  if (!callee->isDeclaration() || !is_exported(name)) return Callee::kCounted;
+  if (!callee->isDeclaration() || !checks::is_exported(name)) return Callee::kCounted;
   return instruction_for(name_of(call)) != MG_COUNT_CLASSES ? Callee::kInline : Callee::kLibrary;
 }
 

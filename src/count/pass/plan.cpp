@@ -10,6 +10,7 @@
 #include "calls.h"
 #include "instrument/pass/bounded.h"
 #include "instrument/pass/covered.h"
+#include "instrument/pass/cycles.h"
 
 namespace multigrain::count {
 
@@ -201,16 +202,9 @@ void Plan::poll_behind_hoisted() {
   }
 }
 
-// A cycle is no loop to the analysis if there are jumps into its middle.
 void Plan::poll_in_other_cycles() {
-  SmallVector<std::pair<const BasicBlock*, const BasicBlock*>> edges;
-  FindFunctionBackedges(function_, edges);
-  for (auto& [from, to] : edges) {
-    const Loop* const loop = loops_.getLoopFor(to);
-    if (loop != nullptr && loop->getHeader() == to && loop->contains(from)) continue;
-    auto* const end = const_cast<Instruction*>(from->getTerminator());
+  for (Instruction* const end : checks::ends_of_other_cycles(function_, loops_))
     if (!covered_.contains(end) && !is_contained(polling_ends, end)) polling_ends.push_back(end);
-  }
 }
 
 bool Plan::has_call_between(BasicBlock& first, BasicBlock& last) const {

@@ -1,7 +1,6 @@
 // mgcc loads this plugin into Clang for -fmultigrain-count: the program counts what it executes. It says where in Clang's
 // pipeline the pass runs.
 #include <llvm/ADT/DenseSet.h>
-#include <llvm/ADT/SCCIterator.h>
 #include <llvm/Analysis/CallGraph.h>
 #include <llvm/IR/GlobalIFunc.h>
 #include <llvm/IR/Module.h>
@@ -11,6 +10,7 @@
 #include <llvm/TargetParser/Triple.h>
 
 #include "function.h"
+#include "instrument/pass/cycles.h"
 #include "table.h"
 
 namespace multigrain::count {
@@ -19,16 +19,6 @@ namespace {
 using namespace llvm;
 
 cl::opt<bool> hoist("multigrain-count-hoist", cl::desc("count loops before they begin"), cl::init(true), cl::Hidden);
-
-// Returns the functions that call themselves, directly or by way of other functions.
-DenseSet<Function*> find_recursive(CallGraph& calls) {
-  DenseSet<Function*> recursive;
-  for (auto component = scc_begin(&calls); !component.isAtEnd(); ++component)
-    if (component.hasCycle())
-      for (const CallGraphNode* node : *component)
-        if (node->getFunction() != nullptr) recursive.insert(node->getFunction());
-  return recursive;
-}
 
 struct CountPass : PassInfoMixin<CountPass> {
   PreservedAnalyses run(Module& module, ModuleAnalysisManager& analyses) {
@@ -39,7 +29,7 @@ struct CountPass : PassInfoMixin<CountPass> {
       return PreservedAnalyses::all();
     }
     auto& functions = analyses.getResult<FunctionAnalysisManagerModuleProxy>(module).getManager();
-    const DenseSet<Function*> recursive = find_recursive(analyses.getResult<CallGraphAnalysis>(module));
+    const DenseSet<Function*> recursive = checks::find_recursive(analyses.getResult<CallGraphAnalysis>(module));
     // The dynamic linker calls these before the thread has its thread-local variables.
     DenseSet<const Function*> resolvers;
     for (const GlobalIFunc& chosen : module.ifuncs()) resolvers.insert(chosen.getResolverFunction());

@@ -7,13 +7,14 @@
 #include <pthread.h>
 #include <sys/types.h>
 
-#include <algorithm>
 #include <cstdarg>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <type_traits>
+
+#include "library_functions.h"
 
 namespace multigrain::checks {
 
@@ -65,14 +66,6 @@ const StringMap<HasType>& wrapped() {
 #undef MG_WRAPPED_CXX
   };
   return functions;
-}
-
-// Tells whether a library of the machine on which this was built exports the name.
-bool is_exported(StringRef name) {
-  static constexpr const char* kNames[] = {
-#include "library_symbols.inc"
-  };
-  return std::binary_search(std::begin(kNames), std::end(kNames), name, [](StringRef a, StringRef b) { return a < b; });
 }
 
 bool has_prefix(StringRef name, ArrayRef<const char*> prefixes) {

@@ -1,7 +1,6 @@
 // mgcc loads this plugin into Clang. It says where in Clang's pipeline the passes run, and reads the options that
 // switch them on and off.
 #include <llvm/ADT/DenseSet.h>
-#include <llvm/ADT/SCCIterator.h>
 #include <llvm/ADT/StringSwitch.h>
 #include <llvm/Analysis/CallGraph.h>
 #include <llvm/IR/InstIterator.h>
@@ -16,6 +15,7 @@
 #include "checks.h"
 #include "copies.h"
 #include "count/pass/cost.h"
+#include "cycles.h"
 #include "entry_calls.h"
 #include "exclusive.h"
 #include "fences.h"
@@ -126,16 +126,6 @@ struct LoopPass : PassInfoMixin<LoopPass> {
     return changed ? PreservedAnalyses::none() : PreservedAnalyses::all();
   }
 };
-
-// Returns the functions that call themselves, directly or by way of other functions.
-DenseSet<Function*> find_recursive(CallGraph& calls) {
-  DenseSet<Function*> recursive;
-  for (auto component = scc_begin(&calls); !component.isAtEnd(); ++component)
-    if (component.hasCycle())
-      for (const CallGraphNode* node : *component)
-        if (node->getFunction() != nullptr) recursive.insert(node->getFunction());
-  return recursive;
-}
 
 struct CheckPass : PassInfoMixin<CheckPass> {
   PreservedAnalyses run(Module& module, ModuleAnalysisManager& analyses) {

@@ -1,6 +1,5 @@
 #include "polls.h"
 
-#include <llvm/Analysis/CFG.h>
 #include <llvm/Analysis/LoopInfo.h>
 #include <llvm/Analysis/ScalarEvolution.h>
 #include <llvm/IR/Dominators.h>
@@ -10,6 +9,7 @@
 
 #include "bounded.h"
 #include "covered.h"
+#include "cycles.h"
 #include "entry_calls.h"
 #include "options.h"
 #include "shared.h"
@@ -43,15 +43,8 @@ class Chooser {
         begins_(begins),
         ends_(ends) {
     for (const Loop* loop : loops_) look_at(*loop);
-    // A cycle is no loop to the analysis if there are jumps into its middle.
-    SmallVector<std::pair<const BasicBlock*, const BasicBlock*>> edges;
-    FindFunctionBackedges(function, edges);
-    for (auto& [from, to] : edges) {
-      const Loop* const loop = loops_.getLoopFor(to);
-      if (loop != nullptr && loop->getHeader() == to && loop->contains(from)) continue;
-      auto* const end = const_cast<Instruction*>(from->getTerminator());
+    for (Instruction* const end : ends_of_other_cycles(function, loops_))
       if (!covered_.contains(end) && !is_contained(ends_, end)) ends_.push_back(end);
-    }
   }
 
  private:

@@ -4,6 +4,7 @@
 #include <llvm/Analysis/ValueTracking.h>
 #include <llvm/IR/IntrinsicInst.h>
 
+#include "library_functions.h"
 #include "options.h"
 
 namespace multigrain::checks {
@@ -42,27 +43,6 @@ bool is_private_object(const Value* object) {
     return is_private_allocator(*call) || is_call_of(*call, kPrivateMark);
   }
   return is_virtual_table(object);
-}
-
-// Tells whether the name is that of a mathematical function of the C library, or of its form for float or long double.
-// Those that store results by pointers (frexp, modf, remquo, sincos) are not among them.
-bool is_mathematical(StringRef name) {
-  static const StringSet<> names = {
-      "sin",       "cos",       "tan",    "asin", "acos",      "atan",    "atan2", "sinh",   "cosh",    "tanh",
-      "asinh",     "acosh",     "atanh",  "exp",  "exp2",      "exp10",   "expm1", "log",    "log2",    "log10",
-      "log1p",     "logb",      "ilogb",  "pow",  "sqrt",      "cbrt",    "hypot", "fabs",   "floor",   "ceil",
-      "round",     "trunc",     "fmod",   "fmin", "fmax",      "fdim",    "fma",   "erf",    "erfc",    "tgamma",
-      "lround",    "lrint",     "llrint", "rint", "nearbyint", "llround", "ldexp", "scalbn", "scalbln", "copysign",
-      "nextafter", "remainder", "j0",     "j1",   "jn",        "y0",      "y1",    "yn"};
-  if (names.contains(name)) return true;
-  return (name.ends_with("f") || name.ends_with("l")) && names.contains(name.drop_back());
-}
-
-// Tells whether the name is that of a function of the C library that gives out random numbers from a state of the
-// library's own, and does nothing else. Some take a lock, which no thread holds for longer than such a call lasts.
-bool is_random(StringRef name) {
-  static const StringSet<> names = {"rand", "random", "drand48", "lrand48", "mrand48"};
-  return names.contains(name);
 }
 
 }  // namespace
