@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import unittest
+from pathlib import Path
 from unittest import mock
 
 from multigrain.study import runs
@@ -230,6 +231,9 @@ class Counted(Command):
         # Two hang, and the third place has done the others.
         self.assertTrue(self.until(lambda: self.spans.exists() and self.spans.read_text().split().count("end") == 3))
         self.assertTrue(self.until(lambda: len(list((self.folder / ".mgstudy/runs").iterdir())) == 3))
+        # It has noted the last result, too, and waits for those that hang.
+        stat = Path(f"/proc/{child.pid}/stat")
+        self.assertTrue(self.until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "S"))
         child.send_signal(signal.SIGINT)
         _, err = child.communicate(timeout=900)
         self.assertEqual(child.returncode, 130)
