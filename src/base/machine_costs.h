@@ -80,7 +80,7 @@ struct MachineCosts {
   // From a compiled check that misses into the protocol, and back, with all registers kept: virtual_time::MissedCheck,
   // which each miss of a line protocol's driver has (dszoom/driver.cpp, shasta/entry.h).
   Picoseconds check_miss = 0;
-  // Each compiled check that passes: where counted code adds up checks (src/count).
+  // Each compiled check that passes. No run charges it yet, since line protocols have no counted time; mgbench prints it.
   Picoseconds check = 0;
   // One transition of a page's or a block's state machine, with its lock and record, once a page or block: faults, also ahead
   // of their time, messages, releases and misses; where a page has lost its mappings (MGS's PINV_ACK), and where the home has
@@ -115,20 +115,23 @@ struct MachineCosts {
   // hlrc/acquires.cpp, merge.
   Picoseconds diff_apply_byte = 0;
   // Each byte of a message's payload or slice that the sending processor copies itself (programmed I/O), or makes coherent in
-  // memory before the interface reads it ([MGS], 3.2.4, page cleaning): VirtualFabric::send().
+  // memory before the interface reads it ([MGS], 3.2.4, page cleaning): OrderedFabric::send().
   Picoseconds send_byte = 0;
-  // Each byte that a processor copies out of a message into memory: VirtualFabric::fetch_part() and the handlers' payloads.
+  // Each byte that a processor copies out of a message into memory: OrderedFabric::fetch_part() and deliver(), for payloads.
   Picoseconds receive_byte = 0;
 
-  // --- Messages and one-sided operations: fabric/emulation/virtual_fabric.cpp
+  // --- Messages: fabric/emulation/ordered_fabric.cpp
 
   // Composing and launching a message, on the sender's processor: send().
   Picoseconds message_send = 0;
-  // Entering and leaving a message's handler, whoever runs it: handle().
+  // Entering and leaving a message's handler, whoever runs it: deliver().
   Picoseconds message_receive = 0;
   // The same again if the handler interrupts a processor that computes; nothing if a processor of the node waits and polls:
-  // handle(), beside NetworkModel::handler_ns, which --net may have.
+  // deliver(), beside NetworkModel::handler_ns, which --net may have.
   Picoseconds interrupt = 0;
+
+  // --- One-sided operations: fabric/emulation/virtual_fabric.cpp
+
   // Starting a put, a get or an atomic operation on another node's memory, on the requester's processor: start_put(),
   // start_put_pieces(), start_get(), start_fetch_*() and the blocking forms.
   Picoseconds remote_issue = 0;

@@ -280,7 +280,7 @@ Status Node::build_fabric(const NodeEnvironment& environment) {
     emulate(*shm_);
     return {};
   }
-  if (config_.clock == ClockKind::kCounted) return count(*shm_);
+  if (config_.clock == ClockKind::kCounted) return emulate_in_counted_time(*shm_);
   if (!config_.network.ideal()) fabric_ = std::make_unique<ModelledFabric>(std::move(fabric_), config_.network);
   return {};
 }
@@ -327,7 +327,7 @@ void Node::emulate(ShmFabric& shm) {
   fabric_ = std::make_unique<VirtualFabric>(std::move(fabric_), config_.network, emulation.nodes());
 }
 
-Status Node::count(ShmFabric& shm) {
+Status Node::emulate_in_counted_time(ShmFabric& shm) {
   if (const std::string why = counting::why_not_counted(); !why.empty())
     return fail("--clock counted counts what the program executes, and {}", why);
   const Emulation emulation(shm.job().emulation(), config_.nodes, config_.processors());

@@ -14,15 +14,6 @@ constexpr Nanoseconds kRetry = 1000;
 
 constexpr Nanoseconds kNever = ~Nanoseconds{0};
 
-// What the other node's interface adds to an answer, in nanoseconds.
-Nanoseconds answer_of_get(size_t bytes) {
-  const MachineCosts& costs = virtual_time::costs();
-  return (costs.get_answer + costs.get_answer_byte * bytes) / 1000;
-}
-Nanoseconds answer_of_atomic() {
-  return virtual_time::costs().atomic_answer / 1000;
-}
-
 }  // namespace
 
 OrderedFabric::OrderedFabric(std::unique_ptr<Fabric> inner, ShmFabric& shm, const NetworkModel& model,
@@ -31,68 +22,6 @@ OrderedFabric::OrderedFabric(std::unique_ptr<Fabric> inner, ShmFabric& shm, cons
   // No sender needs to wake a thread of this node: the turn wakes it.
   shm_.begin_polling();
 }
-
-void OrderedFabric::pay_for_operation(NodeId at) const {
-  if (at != self()) virtual_time::spend(&MachineCosts::remote_issue);
-}
-
-Completion OrderedFabric::start_put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) {
-  pay_for_operation(to);
-  return VirtualFabric::start_put(to, segment, offset, bytes);
-}
-
-Completion OrderedFabric::start_get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) {
-  pay_for_operation(from);
-  Completion completion = VirtualFabric::start_get(from, segment, offset, bytes);
-  if (from != self()) completion.id += answer_of_get(bytes.size());
-  return completion;
-}
-
-Completion OrderedFabric::start_put_pieces(NodeId to, SegmentId segment, uint64_t offset,
-                                           std::span<const Piece> pieces) {
-  pay_for_operation(to);
-  return VirtualFabric::start_put_pieces(to, segment, offset, pieces);
-}
-
-Completion OrderedFabric::start_fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value,
-                                              uint64_t& old) {
-  pay_for_operation(at);
-  Completion completion = VirtualFabric::start_fetch_and_set(at, segment, offset, value, old);
-  if (at != self()) completion.id += answer_of_atomic();
-  return completion;
-}
-
-Completion OrderedFabric::start_fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend,
-                                          uint64_t& old) {
-  pay_for_operation(at);
-  Completion completion = VirtualFabric::start_fetch_add(at, segment, offset, addend, old);
-  if (at != self()) completion.id += answer_of_atomic();
-  return completion;
-}
-
-uint64_t OrderedFabric::fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value) {
-  pay_for_operation(at);
-  const uint64_t old = VirtualFabric::fetch_and_set(at, segment, offset, value);
-  if (at != self()) virtual_time::advance(virtual_time::stamp() + answer_of_atomic());
-  return old;
-}
-
-uint64_t OrderedFabric::fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend) {
-  pay_for_operation(at);
-  const uint64_t old = VirtualFabric::fetch_add(at, segment, offset, addend);
-  if (at != self()) virtual_time::advance(virtual_time::stamp() + answer_of_atomic());
-  return old;
-}
-
-uint64_t OrderedFabric::compare_and_swap(NodeId at, SegmentId segment, uint64_t offset, uint64_t expected,
-                                         uint64_t desired) {
-  pay_for_operation(at);
-  const uint64_t old = VirtualFabric::compare_and_swap(at, segment, offset, expected, desired);
-  if (at != self()) virtual_time::advance(virtual_time::stamp() + answer_of_atomic());
-  return old;
-}
-
-// --- Messages
 
 void OrderedFabric::send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice slice,
                          SendContext, Nanoseconds not_before) {

@@ -4,8 +4,7 @@
 // Times are those of VirtualFabric, but that a message's handler runs when its turn in virtual time has come: a node's
 // handler is a participant, which handles one message after the other, in the order of their arrivals, each when it has
 // arrived and the one before is done; but what a full ring has held back comes after what is in the ring. No processor
-// handles messages. Remote memory operations and atomics are carried out
-// in the turn of the processor that starts them.
+// handles messages. Remote memory operations and atomics are carried out in the turn of the processor that starts them.
 #pragma once
 
 #include <array>
@@ -24,15 +23,6 @@ class OrderedFabric final : public VirtualFabric {
   // As VirtualFabric; virtual time is on, and counted. `inner` is `shm`, or forwards to it, and carries arrivals.
   OrderedFabric(std::unique_ptr<Fabric> inner, ShmFabric& shm, const NetworkModel& model, std::span<NodeState> nodes);
 
-  Completion start_put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) override;
-  Completion start_get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) override;
-  Completion start_put_pieces(NodeId to, SegmentId segment, uint64_t offset, std::span<const Piece> pieces) override;
-  Completion start_fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value, uint64_t& old) override;
-  Completion start_fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend, uint64_t& old) override;
-  uint64_t fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value) override;
-  uint64_t fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend) override;
-  uint64_t compare_and_swap(NodeId at, SegmentId segment, uint64_t offset, uint64_t expected,
-                            uint64_t desired) override;
   using Fabric::send;
   void send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice slice,
             SendContext context, Nanoseconds not_before = 0) override;
@@ -54,8 +44,6 @@ class OrderedFabric final : public VirtualFabric {
   void deliver(const Handler& handler, const Message& message) override;
   // A message that has been sent `now` arrives at a node.
   void announce(NodeId to, Nanoseconds arrival, Nanoseconds now);
-  // The calling processor starts an operation at a node.
-  void pay_for_operation(NodeId at) const;
 
   ShmFabric& shm_;
   // When the last message to each node arrives: messages from one node to another stay in order.

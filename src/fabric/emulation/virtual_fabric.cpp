@@ -53,6 +53,22 @@ decltype(auto) on_memory_of(NodeId at, NodeId self, Operation&& operation) {
   return operation();
 }
 
+// The calling processor starts an operation on the memory of node `at`. Returns when it has done so.
+Nanoseconds issue(NodeId at, NodeId self) {
+  if (at != self) virtual_time::spend(&MachineCosts::remote_issue);
+  return virtual_time::stamp();
+}
+
+// What the other node's interface adds to an answer, in nanoseconds: only a description of a machine knows that.
+Nanoseconds answer_of_get(uint64_t bytes) {
+  if (!virtual_time::is_counted()) return 0;
+  const MachineCosts& costs = virtual_time::costs();
+  return (costs.get_answer + costs.get_answer_byte * bytes) / 1000;
+}
+Nanoseconds answer_of_atomic() {
+  return virtual_time::is_counted() ? virtual_time::costs().atomic_answer / 1000 : 0;
+}
+
 }  // namespace
 
 VirtualFabric::VirtualFabric(std::unique_ptr<Fabric> inner, const NetworkModel& model, std::span<NodeState> nodes)
@@ -68,9 +84,9 @@ Nanoseconds VirtualFabric::carry(NodeId from, NodeId to, Nanoseconds now, uint64
   return reserve(nodes_[to.value].in, left - transferred + model_.latency_ns, transferred) + transferred;
 }
 
-Nanoseconds VirtualFabric::ask(NodeId of, Nanoseconds now, uint64_t bytes) {
+Nanoseconds VirtualFabric::ask(NodeId of, Nanoseconds now, uint64_t bytes, Nanoseconds answer) {
   if (of == self()) return now;
-  return carry(of, self(), carry(self(), of, now, 0), bytes);
+  return carry(of, self(), carry(self(), of, now, 0), bytes) + answer;
 }
 
 void VirtualFabric::put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) {
@@ -82,36 +98,36 @@ void VirtualFabric::get(NodeId from, SegmentId segment, uint64_t offset, std::sp
 }
 
 Completion VirtualFabric::start_put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) {
-  const Nanoseconds now = virtual_time::stamp();
+  const Nanoseconds now = issue(to, self());
   on_memory_of(to, self(), [&] { inner().put(to, segment, offset, bytes); });
   return {to == self() ? 0 : carry(self(), to, now, bytes.size()) + model_.latency_ns};
 }
 
 Completion VirtualFabric::start_get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) {
-  const Nanoseconds now = virtual_time::stamp();
+  const Nanoseconds now = issue(from, self());
   on_memory_of(from, self(), [&] { inner().get(from, segment, offset, bytes); });
-  return {from == self() ? 0 : ask(from, now, bytes.size())};
+  return {from == self() ? 0 : ask(from, now, bytes.size(), answer_of_get(bytes.size()))};
 }
 
 Completion VirtualFabric::start_put_pieces(NodeId to, SegmentId segment, uint64_t offset,
                                            std::span<const Piece> pieces) {
-  const Nanoseconds now = virtual_time::stamp();
+  const Nanoseconds now = issue(to, self());
   on_memory_of(to, self(), [&] { inner().wait(inner().start_put_pieces(to, segment, offset, pieces)); });
   return {to == self() ? 0 : carry(self(), to, now, bytes_on_network(pieces)) + model_.latency_ns};
 }
 
 Completion VirtualFabric::start_fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value,
                                               uint64_t& old) {
-  const Nanoseconds now = virtual_time::stamp();
+  const Nanoseconds now = issue(at, self());
   old = on_memory_of(at, self(), [&] { return inner().fetch_and_set(at, segment, offset, value); });
-  return {at == self() ? 0 : ask(at, now, sizeof old)};
+  return {at == self() ? 0 : ask(at, now, sizeof old, answer_of_atomic())};
 }
 
 Completion VirtualFabric::start_fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend,
                                           uint64_t& old) {
-  const Nanoseconds now = virtual_time::stamp();
+  const Nanoseconds now = issue(at, self());
   old = on_memory_of(at, self(), [&] { return inner().fetch_add(at, segment, offset, addend); });
-  return {at == self() ? 0 : ask(at, now, sizeof old)};
+  return {at == self() ? 0 : ask(at, now, sizeof old, answer_of_atomic())};
 }
 
 // The earlier operation has been carried out, though the caller may not know its result yet. So both operations are
@@ -130,25 +146,25 @@ void VirtualFabric::wait(Completion completion) {
 }
 
 uint64_t VirtualFabric::fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value) {
-  const Nanoseconds now = virtual_time::stamp();
+  const Nanoseconds now = issue(at, self());
   const uint64_t old = on_memory_of(at, self(), [&] { return inner().fetch_and_set(at, segment, offset, value); });
-  virtual_time::advance(ask(at, now, sizeof old));
+  virtual_time::advance(ask(at, now, sizeof old, answer_of_atomic()));
   return old;
 }
 
 uint64_t VirtualFabric::fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend) {
-  const Nanoseconds now = virtual_time::stamp();
+  const Nanoseconds now = issue(at, self());
   const uint64_t old = on_memory_of(at, self(), [&] { return inner().fetch_add(at, segment, offset, addend); });
-  virtual_time::advance(ask(at, now, sizeof old));
+  virtual_time::advance(ask(at, now, sizeof old, answer_of_atomic()));
   return old;
 }
 
 uint64_t VirtualFabric::compare_and_swap(NodeId at, SegmentId segment, uint64_t offset, uint64_t expected,
                                          uint64_t desired) {
-  const Nanoseconds now = virtual_time::stamp();
+  const Nanoseconds now = issue(at, self());
   const uint64_t old =
       on_memory_of(at, self(), [&] { return inner().compare_and_swap(at, segment, offset, expected, desired); });
-  virtual_time::advance(ask(at, now, sizeof old));
+  virtual_time::advance(ask(at, now, sizeof old, answer_of_atomic()));
   return old;
 }
 

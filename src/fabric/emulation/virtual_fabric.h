@@ -91,7 +91,8 @@ class VirtualFabric : public ForwardingFabric, public MappedObject {
 
  private:
   static void handle(void* handler, const Message& message);
-  Nanoseconds ask(NodeId of, Nanoseconds now, uint64_t bytes);
+  // Returns when `bytes` bytes for which this node asks another one at `now` are here; `answer` is what the other node takes.
+  Nanoseconds ask(NodeId of, Nanoseconds now, uint64_t bytes, Nanoseconds answer);
 
   const NetworkModel model_;
   const std::span<NodeState> nodes_;
