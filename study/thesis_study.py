@@ -132,7 +132,7 @@ class Study:
             facts = json.loads(self.call(mgtrace, "info", "--full", "--json", whole))
             (self.work / f"{name}.info.json").write_text(json.dumps(facts))
             self.call(
-                mgtrace, "filter", "--overwrite", "--references", f"0-{facts['parallel']['end']}", whole, "-o", part
+                mgtrace, "filter", "--force", "--references", f"0-{facts['parallel']['end']}", whole, "-o", part
             )
 
         def analyze(kind, *options):
@@ -161,6 +161,8 @@ class Study:
                 "--tlb",
                 "ace,r4000",
                 "--false-sharing",
+                "--attribute-at",
+                "4K",
                 "--hot-blocks",
                 "5",
             ),

@@ -69,7 +69,7 @@ class Writing(Report):
     def test_does_not_write_over_a_file(self):
         before = self.text()
         status, _, err = mgtrace("report", self.trace, "-o", self.report)
-        self.assertEqual((status, err), (2, f"mgtrace: {self.report} exists; give --overwrite to replace it\n"))
+        self.assertEqual((status, err), (2, f"mgtrace: {self.report} exists; give --force to replace it\n"))
         self.assertEqual(self.text(), before)
 
     def test_bad_input_gets_a_sentence_and_writes_nothing(self):

@@ -384,6 +384,9 @@ TEST(Attribution, FindsPlantedFalseSharingAndPaddingRemovesIt) {
   EXPECT_EQ(fields[0].writers, Users::kOne);
   EXPECT_EQ(fields[0].writer, 0);
   EXPECT_EQ(fields[8].writer, 1);
+  // Of a variable of two words, both.
+  EXPECT_EQ(fields[0].bytes, 8u);
+  EXPECT_EQ(fields[8].bytes, 8u);
   // The source lines.
   ASSERT_FALSE(a.causes.empty());
   EXPECT_EQ(a.causes[0].victim_site + a.causes[0].culprit_site, 11u + 12u);

@@ -29,7 +29,7 @@ class Mgtrace : public testing::Test {
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text};
   }
   Whole filtered(const std::string& options) {
-    const Run result = run("filter t " + options + " --overwrite -o out");
+    const Run result = run("filter t " + options + " --force -o out");
     EXPECT_EQ(result.status, 0) << result.text;
     return read_file(directory_ / "out");
   }
@@ -103,6 +103,37 @@ TEST_F(Mgtrace, FiltersByProcessorAddressRangeAndKind) {
   EXPECT_TRUE(filtered("--no-events").events.empty());
 }
 
+// What is left of a trace refers to memory that was allocated earlier, whose names are wanted.
+TEST_F(Mgtrace, FiltersKeepTheAllocationsThatAreAlive) {
+  Whole trace;
+  trace.header.processors = 2;
+  trace.header.sites.resize(2);
+  trace.header.names = {"", "freed", "live", "again", "late"};
+  for (uint64_t i = 0; i < 5000; ++i) trace.references.push_back({0x1000 + 8 * (i % 64), 1, 0, Access::kRead, 8});
+  const auto event = [&](uint64_t position, EventKind kind, uint64_t address, uint32_t name) {
+    trace.events.push_back({position, address, name == 0 ? 0u : 64u, name, 0, 1, kind});
+  };
+  event(0, EventKind::kAllocate, 0x2000, 1);
+  event(0, EventKind::kStart, 0, 0);
+  event(10, EventKind::kAllocate, 0x1000, 2);
+  event(2000, EventKind::kFree, 0x2000, 0);
+  event(2500, EventKind::kAllocate, 0x2000, 3);
+  event(4200, EventKind::kAllocate, 0x3000, 4);
+  write_file(directory_ / "t", trace, {.block_references = 100});
+  const auto names_of = [&](const std::string& options) {
+    const Whole out = filtered(options);
+    std::vector<std::string> names;
+    for (const Event& found : out.events)
+      if (found.kind == EventKind::kAllocate)
+        names.push_back(fmt::format("{} at {}", out.header.names[found.name], found.position));
+    return names;
+  };
+  EXPECT_THAT(names_of("--references 4000-"), ElementsAre("live at 0", "again at 0", "late at 200"));
+  EXPECT_THAT(names_of("--references 2490-"), ElementsAre("live at 0", "again at 10", "late at 1710"));
+  EXPECT_THAT(names_of("--references 1000-1500 --processors 0"), ElementsAre("freed at 0", "live at 0"));
+  EXPECT_THAT(names_of("--references 4000- --no-events"), ElementsAre());
+}
+
 TEST_F(Mgtrace, RepairsWhatWasCutOff) {
   const Whole trace = some_trace();
   write_file(directory_ / "whole", trace, {.block_references = 1000});
@@ -123,7 +154,7 @@ TEST_F(Mgtrace, BadUsageIsASentenceAndStatus2) {
   write_file(directory_ / "t", some_trace());
   const std::string before = slurp(directory_ / "t");
   for (const std::string arguments :
-       {"", "bogus", "info", "info nothing", "filter t", "filter t -o t", "filter t -o t --overwrite",
+       {"", "bogus", "info", "info nothing", "filter t", "filter t -o t", "filter t -o t --force",
         "filter t -o u --processors 9999", "filter t -o u --references 5", "filter t -o u --references 7-7",
         "filter t -o u --addresses 0xg-", "filter t -o u --reads --writes", "filter t -o u --level 20", "import t -o u",
         "import t --format csv -o u", "import none.csv -o u"}) {

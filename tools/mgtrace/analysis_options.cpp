@@ -128,7 +128,9 @@ void add_analysis_options(CLI::App& command, AnalysisOptions& options) {
       ->delimiter(',')
       ->type_name("NAME");
   command.add_flag("--false-sharing", options.false_sharing, "how much of the cost it is, and which data cause it");
-  command.add_option("--attribute-at", options.attribution_block_size, "block size for that; default 4K")
+  command
+      .add_option("--attribute-at", options.attribution_block_size,
+                  "block size for that; default 64, a cache line of today")
       ->type_name("BYTES");
   command.add_option("--word", options.word_bytes, "bytes of a word for that; default 4")
       ->check(CLI::IsMember({1u, 2u, 4u, 8u, 16u}))

@@ -14,7 +14,7 @@ namespace multigrain::trace::tool {
 struct AnalysisOptions {
   std::string input;
   std::vector<std::string> machines, block_sizes, policies, parameters, tlbs;
-  std::string attribution_block_size = "4096";
+  std::string attribution_block_size = "64";
   bool all_machines = false, false_sharing = false, partial = false;
   double merge_ratio = 1;
   unsigned word_bytes = 4, perturb = 0, hot_blocks = 10, threads = 1;

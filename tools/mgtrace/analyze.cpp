@@ -294,7 +294,7 @@ Result<int> run_analyze(const AnalyzeArguments& options) {
   const bool to_file = !options.json_output.empty() && options.json_output != "-";
   std::error_code ignored;
   if (to_file && std::filesystem::exists(options.json_output, ignored) && !options.overwrite)
-    return fail("{} exists; give --overwrite to replace it", options.json_output);
+    return fail("{} exists; give --force to replace it", options.json_output);
 
   const auto out = analyze_trace(options.analysis);
   if (!out) return tl::unexpected(out.error());
@@ -333,7 +333,7 @@ Command add_analyze(CLI::App& app) {
   add_analysis_options(*command, options->analysis);
   command->add_option("--json", options->json_output, "write everything as JSON; -: print it instead of the tables")
       ->type_name("FILE");
-  command->add_flag("--overwrite", options->overwrite, "replace that file if it exists");
+  command->add_flag("-f,--force", options->overwrite, "replace that file if it exists");
   return {command, [options] { return run_analyze(*options); }};
 }
 

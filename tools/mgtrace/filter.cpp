@@ -1,8 +1,10 @@
 // mgtrace filter: takes a part of a trace, or writes all of it again.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <map>
 #include <memory>
 
 #include "commands.h"
@@ -57,7 +59,64 @@ Result<Range> read_range(std::string_view text, std::string_view what) {
   return range;
 }
 
-// What of a trace has to be read. Blocks outside the range of references are not even decompressed.
+bool is_of_memory(const Event& event) {
+  return event.kind == EventKind::kAllocate || event.kind == EventKind::kFree;
+}
+
+// The allocations that the program has made and not freed before the first reference that is kept. What remains of the
+// trace refers to their memory, so they are part of it; without them the memory would have no names.
+class LiveAllocations {
+ public:
+  // An allocation or the end of one, in the trace's order.
+  void note(const Event& event) {
+    if (event.kind == EventKind::kFree) {
+      live_.erase(event.address);
+    } else {
+      live_.insert_or_assign(event.address, Numbered{next_++, event});
+    }
+  }
+  // Returns them in the order in which they were made.
+  [[nodiscard]] std::vector<Event> in_order() const {
+    std::vector<Numbered> sorted;
+    for (const auto& [address, allocation] : live_) sorted.push_back(allocation);
+    std::ranges::sort(sorted, {}, &Numbered::number);
+    std::vector<Event> events;
+    for (const Numbered& allocation : sorted) events.push_back(allocation.event);
+    return events;
+  }
+
+ private:
+  struct Numbered {
+    uint64_t number;
+    Event event;
+  };
+  std::map<uint64_t, Numbered> live_;  // by address
+  uint64_t next_ = 0;
+};
+
+// Notes the allocations of the blocks before `end`. Only blocks with events are read.
+Status note_allocations(const std::string& input, bool allow_partial, size_t end, LiveAllocations& live) {
+  auto probe = TraceFile::open(input);
+  if (!probe) return tl::unexpected<Error>(probe.error());
+  const std::vector<BlockInfo>& blocks = (*probe)->blocks();
+  for (size_t first = 0; first < end; ++first) {
+    if (blocks[first].events == 0) continue;
+    auto source =
+        TraceFile::open(input, {.first_block = first, .end_block = first + 1, .allow_partial = allow_partial});
+    if (!source) return tl::unexpected<Error>(source.error());
+    while (true) {
+      const auto batch = (*source)->next();
+      if (!batch) return tl::unexpected<Error>(batch.error());
+      if (batch->references.empty() && batch->events.empty()) break;
+      for (const Event& event : batch->events)
+        if (is_of_memory(event)) live.note(event);
+    }
+  }
+  return {};
+}
+
+// What of a trace has to be read. Of the blocks outside the range of references only those with events are read, for
+// their allocations.
 Result<ReadOptions> what_to_read(const FilterArguments& options, const Range& references) {
   ReadOptions read{.threads = options.threads, .allow_partial = options.repair};
   if (options.references.empty()) return read;
@@ -104,6 +163,20 @@ Result<int> run_filter(const FilterArguments& options) {
   };
   const bool everything = options.processors.empty() && options.addresses.empty() && options.references.empty() &&
                           reads && writes && !options.no_events;
+  LiveAllocations before;
+  if (!options.no_events) {
+    if (Status status = note_allocations(options.input, options.repair, read->first_block, before); !status)
+      return tl::unexpected<Error>(status.error());
+  }
+  bool has_begun = options.no_events;  // what was allocated before the first reference that is kept has been written
+  const auto begin_with = [&](const LiveAllocations& live) -> Status {
+    has_begun = true;
+    for (Event event : live.in_order()) {
+      event.position = 0;
+      if (Status status = (*writer)->append(event); !status) return status;
+    }
+    return {};
+  };
   Progress progress("Filtering", "references", (*source)->references());
   std::vector<Reference> kept;
   while (true) {
@@ -120,17 +193,22 @@ Result<int> run_filter(const FilterArguments& options) {
         // Events keep their place among the references that stay.
         for (; event < batch->events.size() && batch->events[event].position == batch->first + i && status; ++event) {
           Event moved = batch->events[event];
-          const bool of_memory = moved.kind == EventKind::kAllocate || moved.kind == EventKind::kFree;
-          if (options.no_events || (!wanted[moved.processor] && !of_memory) || moved.position < references->begin ||
-              moved.position > references->end)
+          if (options.no_events) continue;
+          if (moved.position < references->begin) {
+            if (is_of_memory(moved)) before.note(moved);
             continue;
+          }
+          if ((!wanted[moved.processor] && !is_of_memory(moved)) || moved.position > references->end) continue;
+          if (!has_begun) status = begin_with(before);
+          if (!status) break;
           status = (*writer)->append(kept);
           kept.clear();
           moved.position = (*writer)->references();
           if (status) status = (*writer)->append(moved);
         }
-        if (i < batch->references.size() && keep(batch->references[i], batch->first + i))
-          kept.push_back(batch->references[i]);
+        if (!status || i == batch->references.size() || !keep(batch->references[i], batch->first + i)) continue;
+        if (!has_begun) status = begin_with(before);
+        kept.push_back(batch->references[i]);
       }
       if (status) status = (*writer)->append(kept);
     }

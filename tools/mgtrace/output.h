@@ -15,7 +15,7 @@ struct OutputOptions {
 
 inline void add_output_options(CLI::App& app, OutputOptions& options) {
   app.add_option("-o,--output", options.path, "the trace to write")->required()->type_name("TRACE");
-  app.add_flag("--overwrite", options.write.overwrite, "replace it if it exists");
+  app.add_flag("-f,--force", options.write.overwrite, "replace it if it exists");
   app.add_option("--level", options.write.level, "compression, 1 (fast) to 19 (small); default 3")
       ->type_name("N")
       ->check(CLI::Range(1, 19));

@@ -72,7 +72,7 @@ Result<int> run_python(const std::vector<std::string>& arguments, const std::str
 Result<int> run_report(ReportArguments options) {
   std::error_code ignored;
   if (fs::exists(options.output, ignored) && !options.overwrite)
-    return fail("{} exists; give --overwrite to replace it", options.output);
+    return fail("{} exists; give --force to replace it", options.output);
   if (options.from.empty() == options.analysis.input.empty())
     return fail("give either a trace or --from with the JSON that mgtrace analyze wrote");
 
@@ -105,7 +105,7 @@ Command add_report(CLI::App& app) {
   command->add_option("--from", options->from, "what mgtrace analyze --json wrote, instead of a trace")
       ->type_name("FILE");
   command->add_option("-o,--output", options->output, "the report")->required()->type_name("HTML");
-  command->add_flag("--overwrite", options->overwrite, "replace it if it exists");
+  command->add_flag("-f,--force", options->overwrite, "replace it if it exists");
   command->add_flag("--quick", options->quick,
                     "leave out what is not asked for below; without it, a report has all policies, parameters, false "
                     "sharing and one perturbation of each kind");

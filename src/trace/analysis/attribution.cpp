@@ -70,7 +70,7 @@ void Attribution::begin_allocation(const Event& event) {
   }
 }
 
-Attribution::Use Attribution::use(uint32_t number, uint32_t word, SiteId site) {
+Attribution::Use Attribution::use(uint32_t number, uint32_t word, uint32_t end, SiteId site) {
   Word& state = words_[blocks_[number].first_word + word];
   if (state.field == kNone) {
     const uint64_t address = address_of(number, word);
@@ -81,6 +81,7 @@ Attribution::Use Attribution::use(uint32_t number, uint32_t word, SiteId site) {
     state.field = field_ids_.id(field_key(group, offset >> word_shift_));
     if (state.field == known) fields_.push_back({.group = group});
   }
+  fields_[state.field].words = std::max(fields_[state.field].words, end - word);
   return {.site = site, .word = blocks_[number].first_word + word, .field = state.field};
 }
 
@@ -130,7 +131,7 @@ void Attribution::refer(uint32_t number, const Reference& reference, uint32_t fr
     copy.ever = true;
     copy.given = now;
     if (copy.cold) copy.valid = now;
-    if (copy.moved) copy.victim = use(number, from_word, reference.site);
+    if (copy.moved) copy.victim = use(number, from_word, to_word + 1, reference.site);
     present_.insert(number, processor);
   }
   if (copy.moved && !copy.cold && !copy.useful) {
@@ -143,7 +144,7 @@ void Attribution::refer(uint32_t number, const Reference& reference, uint32_t fr
     }
   }
   if (reference.access == Access::kWrite && !present_.is_only(number, processor)) {
-    const Use culprit = use(number, from_word, reference.site);
+    const Use culprit = use(number, from_word, to_word + 1, reference.site);
     present_.for_each(number, [&](unsigned other) {
       if (other == processor) return;
       Copy& lost = copies_[size_t{number} * processors_ + other];
@@ -216,7 +217,8 @@ std::pair<uint64_t, uint64_t> Attribution::false_moves_of(uint32_t group, uint64
   return moves;
 }
 
-// Joins neighbouring words that the same processors use in the same way into one field.
+// Joins neighbouring words that the same processors use in the same way into one field. A reference's words belong
+// together, though only its first one is counted: a variable of 8 bytes is one field of 8 bytes at any size of a word.
 std::vector<Field> Attribution::fields_by_moves() const {
   std::vector<Field> fields;
   std::vector<uint32_t> order;
@@ -224,12 +226,14 @@ std::vector<Field> Attribution::fields_by_moves() const {
     if (fields_[id].victim + fields_[id].culprit != 0) order.push_back(id);
   std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return field_ids_.key(a) < field_ids_.key(b); });
   const uint64_t word_bytes = uint64_t{1} << word_shift_;
-  uint64_t next_key = 0;
+  uint64_t first_key = 0, end_key = 0;  // the words of the field that was begun last
   uint16_t reader = kNobody, writer = kNobody;
   for (const uint32_t id : order) {
     const FieldCount& count = fields_[id];
     const uint64_t key = field_ids_.key(id);
-    if (fields.empty() || key != next_key || count.reader != reader || count.writer != writer) {
+    if (fields.empty() || key > end_key || count.reader != reader || count.writer != writer) {
+      // Where others use a part of what a reference touches, that part is a field of its own.
+      if (!fields.empty() && key < end_key) fields.back().bytes = (key - first_key) * word_bytes;
       const uint64_t offset = count.group == 0 ? key & ~kUnnamed : key & ((uint64_t{1} << kOffsetBits) - 1);
       Field field{.group = count.group, .offset = offset << word_shift_};
       field.readers = users(reader = count.reader);
@@ -237,11 +241,12 @@ std::vector<Field> Attribution::fields_by_moves() const {
       if (field.readers == Users::kOne) field.reader = reader;
       if (field.writers == Users::kOne) field.writer = writer;
       fields.push_back(field);
+      first_key = end_key = key;
     }
-    fields.back().bytes += word_bytes;
+    end_key = std::max(end_key, key + count.words);
+    fields.back().bytes = (end_key - first_key) * word_bytes;
     fields.back().victim += count.victim;
     fields.back().culprit += count.culprit;
-    next_key = key + 1;
   }
   std::sort(fields.begin(), fields.end(), [](const Field& a, const Field& b) {
     return std::tuple(b.victim + b.culprit, a.group, a.offset) < std::tuple(a.victim + a.culprit, b.group, b.offset);

@@ -132,8 +132,8 @@ class Attribution {
   };
   struct Use {
     SiteId site = 0;
-    uint32_t word = 0;   // in words_
-    uint32_t field = 0;  // in fields_
+    uint32_t word = 0;   // the reference's first word, in words_
+    uint32_t field = 0;  // that word's field, in fields_
   };
   // This is one processor's copy of a block: the present one, or the last.
   struct Copy {
@@ -152,6 +152,7 @@ class Attribution {
   };
   struct FieldCount {
     uint32_t group = 0;
+    uint32_t words = 1;  // how many words the widest reference that begins with this one touched
     uint64_t victim = 0, culprit = 0;
     uint16_t reader = kNobody, writer = kNobody;
   };
@@ -161,7 +162,8 @@ class Attribution {
   void begin_allocation(const Event& event);
   void refer(uint32_t number, const Reference& reference, uint32_t from_word, uint32_t to_word, uint64_t now);
   void end_copy(uint32_t number, Copy& copy);
-  Use use(uint32_t number, uint32_t word, SiteId site);
+  // A reference from `site` touches the words [word, end) of the block with this number, and a move concerns them.
+  Use use(uint32_t number, uint32_t word, uint32_t end, SiteId site);
   void flush(Word& word);
   [[nodiscard]] uint64_t address_of(uint32_t number, uint32_t word_in_block) const {
     return (ids_.key(number) << block_shift_) + (uint64_t{word_in_block} << word_shift_);

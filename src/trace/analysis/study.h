@@ -80,7 +80,7 @@ struct StudyOptions {
   std::vector<std::string> parameters;  // the parameters to vary: "R", "r", "G", "g", "o_s"
   std::vector<std::string> policies;
   bool false_sharing = false;
-  uint64_t attribution_block_size = 4096;
+  uint64_t attribution_block_size = 64;
   unsigned word_bytes = 4;
   double merge_ratio = 1;       // M / R
   unsigned planned_groups = 5;  // how many allocations plans are made for

@@ -42,7 +42,7 @@ class TraceReport(CostSections, SharingSections):
         facts = [
             ("Program", f"<code>{text(trace['program'] or 'not known')}</code>"),
             ("Recorded by", text(trace["recorder"] or "not known")),
-            ("Dilation", f"{trace['dilation']:.2g} times the untraced run" if trace["dilation"] else "not known"),
+            ("Dilation", f"{trace['dilation']:,.1f} times the untraced run" if trace["dilation"] else "not known"),
             (
                 "Trace",
                 f"{number(trace['references'])} references by {trace['processors']} processors, and "

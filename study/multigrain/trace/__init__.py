@@ -346,7 +346,7 @@ def study(
     parameters: Sequence[str] = (),
     tlbs: Sequence[str] = (),
     false_sharing: bool = False,
-    attribution_block_size: int = 4096,
+    attribution_block_size: int = 64,
     word_bytes: int = 4,
     perturbations: int = 0,
     seed: int = 1,
