@@ -6,11 +6,11 @@ set -euo pipefail
 
 packages=(g++ cmake ninja-build pkg-config m4 libfmt-dev libcli11-dev nlohmann-json3-dev libhwloc-dev libexpected-dev
           libboost-dev libsodium-dev libucx-dev libpmix-dev libpmi2-0-dev libgtest-dev libgmock-dev
-          clang-19 llvm-19-dev libzydis-dev libdw-dev
+          clang-19 libomp-19-dev llvm-19-dev libzydis-dev libdw-dev
           libzstd-dev libxxhash-dev python3-dev python3-venv)
 case "${1-}" in
   build) ;;
-  test) packages+=(clang-19 libomp-19-dev libclang-rt-19-dev llvm-19 llvm-19-linker-tools openmpi-bin mpich slurm-client slurmctld slurmd slurm-wlm-basic-plugins munge
+  test) packages+=(libclang-rt-19-dev llvm-19 llvm-19-linker-tools openmpi-bin mpich slurm-client slurmctld slurmd slurm-wlm-basic-plugins munge
                    openssh-server openssh-client iproute2 gdb valgrind
                    chromium chromium-driver fonts-dejavu-core
                    clang-format-19 clang-tidy-19 doxygen) ;;

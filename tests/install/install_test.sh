@@ -81,7 +81,7 @@ int main(void) {
 TEXT
 mgtrace=$prefix/bin/mgtrace
 "$mgtrace" cc -O1 -g "$work/plain.c" -o "$work/plain" || fail "mgtrace cc does not compile"
-"$mgtrace" record --no-baseline -o "$work/plain.mgt" "$work/plain" > "$work/log" 2>&1 || { cat "$work/log"; fail "mgtrace record"; }
+"$mgtrace" record -o "$work/plain.mgt" "$work/plain" > "$work/log" 2>&1 || { cat "$work/log"; fail "mgtrace record"; }
 "$mgtrace" analyze "$work/plain.mgt" --machine numa > "$work/log" 2>&1 || { cat "$work/log"; fail "mgtrace analyze"; }
 grep -q numa "$work/log" || { cat "$work/log"; fail "mgtrace analyze says nothing of the machine"; }
 echo "mgtrace: cc, record, analyze"

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -272,6 +273,136 @@ TEST(RecordTest, OrderRespectsSynchronisation) {
   for (ProcessorId processor = 1; processor <= kThreads; ++processor) EXPECT_GE(starts[processor], last_allocation);
 }
 
+// What several threads use on a stack is memory like any other: main's counters are in its frame.
+TEST(RecordTest, StacksAreSharedWhereOtherThreadsUseThem) {
+  RunResult run;
+  const Whole trace = record("stack", {}, &run);
+  EXPECT_EQ(run.exit_status, 0);
+  // A thread reads and writes its counter 1,000 times; main reads all four, and each thread's result.
+  std::map<ProcessorId, unsigned> made;
+  std::set<uint64_t> counters;
+  for (const size_t i : trace.references_to("stack of processor 0")) {
+    const Reference& reference = trace.references[i];
+    ++made[reference.processor];
+    if (reference.access != Access::kWrite) continue;
+    const Site& site = trace.header.sites[reference.site];
+    EXPECT_EQ(site.function, "count");
+    EXPECT_EQ(site.line, 9u);
+    counters.insert(reference.address);
+  }
+  for (ProcessorId processor = 1; processor <= 4; ++processor) EXPECT_EQ(made[processor], 2000u) << processor;
+  EXPECT_GE(made[0], 4u);
+  EXPECT_EQ(counters.size(), 4u);
+  EXPECT_EQ(*counters.rbegin() - *counters.begin(), 24u);
+  // The counters in the threads' own frames are nobody else's.
+  for (const Reference& reference : trace.references) {
+    if (reference.processor != 0) {
+      EXPECT_TRUE(counters.contains(reference.address));
+    }
+  }
+  EXPECT_GE(trace.private_references(), 8000u);
+}
+
+// Threads have processors of their own if one does not come after another, whichever the host ran first.
+TEST(RecordTest, ShortThreadsAreNotOneAfterAnotherByChance) {
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(record("stack").header.processors, 5u);
+}
+
+TEST(RecordTest, ThreadsOfC11AreOrdered) {
+  RunResult run;
+  const Whole trace = record("c11", {}, &run);
+  EXPECT_EQ(run.exit_status, 0);
+  ASSERT_EQ(trace.header.processors, 5u);
+  // Main writes the input before the threads are there.
+  const std::vector<size_t> input = trace.references_to("*input");
+  ASSERT_EQ(input.size(), 250u);
+  for (size_t i = 0; i < input.size(); ++i) EXPECT_EQ(trace.references[input[i]].processor == 0, i < 50) << i;
+  // Critical sections come in the order in which they were run, which the array's indices tell.
+  uint64_t expected = trace.allocation("*log_of_lock").first;
+  for (const size_t i : trace.references_to("*log_of_lock")) {
+    EXPECT_EQ(trace.references[i].access, Access::kWrite);
+    EXPECT_EQ(trace.references[i].address, expected);
+    expected += 4;
+  }
+  unsigned acquires = 0;
+  for (const Event& event : trace.events) acquires += event.kind == EventKind::kAcquire;
+  EXPECT_GE(acquires, 200u);
+}
+
+TEST(RecordTest, VectorInstructionsWithAMaskAreRecorded) {
+  if (!__builtin_cpu_supports("avx2")) GTEST_SKIP() << "this processor has no AVX2";
+  RunResult run;
+  const Whole trace = record("masked", {}, &run);
+  EXPECT_EQ(run.exit_status, 0);
+  const struct {
+    const char* name;
+    Access access;
+    bool backwards;
+  } arrays[] = {
+      {"*stored", Access::kWrite, false}, {"*loaded", Access::kRead, false}, {"*gathered", Access::kRead, true}};
+  for (const auto& array : arrays) {
+    SCOPED_TRACE(array.name);
+    const uint64_t begin = trace.allocation(array.name).first;
+    const std::vector<size_t> made = trace.references_to(array.name);
+    ASSERT_EQ(made.size(), 512u);
+    for (size_t i = 0; i < made.size(); ++i) {
+      const Reference& reference = trace.references[made[i]];
+      EXPECT_EQ(reference.access, array.access);
+      EXPECT_EQ(reference.size, 4);
+      EXPECT_EQ(reference.address, begin + 4 * (array.backwards ? 1022 - 2 * i : 2 * i + 1));
+    }
+  }
+}
+
+TEST(RecordTest, OpenMpIsOrdered) {
+  for (int round = 0; round < 10; ++round) {
+    RunResult run;
+    const Whole trace = record("openmp", {}, &run);
+    EXPECT_EQ(run.exit_status, 0);
+    ASSERT_GE(trace.header.processors, kThreads);
+    // A region begins after what the thread before it has written.
+    bool has_read = false;
+    for (const size_t i : trace.references_to("*by_region")) {
+      has_read |= trace.references[i].access == Access::kRead;
+      EXPECT_EQ(trace.references[i].access == Access::kRead, has_read);
+    }
+    EXPECT_TRUE(has_read);
+    // A barrier: all of a phase's writes, then all of its reads, before the next phase's.
+    std::vector<std::array<unsigned, 2>> seen(kPhases);
+    const uint64_t slots = trace.allocation("*slots").first;
+    for (const size_t i : trace.references_to("*slots")) {
+      const Reference& made = trace.references[i];
+      const size_t phase = (made.address - slots) / (4 * kThreads);
+      ASSERT_LT(phase, kPhases);
+      ++seen[phase][made.access == Access::kWrite];
+      if (made.access == Access::kRead) {
+        EXPECT_EQ(seen[phase][1], kThreads);
+      } else if (phase >= 1) {
+        EXPECT_EQ(seen[phase - 1][0], kThreads * kThreads);
+      }
+    }
+    for (const auto& [reads, writes] : seen) {
+      EXPECT_EQ(writes, kThreads);
+      EXPECT_EQ(reads, kThreads * kThreads);
+    }
+    // A critical section.
+    uint64_t expected = trace.allocation("*log_of_lock").first;
+    for (const size_t i : trace.references_to("*log_of_lock")) {
+      EXPECT_EQ(trace.references[i].address, expected);
+      expected += 4;
+    }
+    // Tasks end before the thread that waits for them goes on.
+    unsigned writes = 0;
+    for (const size_t i : trace.references_to("*by_task")) {
+      writes += trace.references[i].access == Access::kWrite;
+      if (trace.references[i].access == Access::kRead) {
+        EXPECT_EQ(writes, 40u);
+      }
+    }
+    EXPECT_EQ(writes, 40u);
+  }
+}
+
 // Lock events: no two processors hold a lock at once.
 TEST(RecordTest, LocksAreHeldByOneProcessor) {
   const Whole trace = record("order");
@@ -307,8 +438,8 @@ TEST(RecordTest, KilledProgramLeavesAPrefix) {
 TEST(RecordTest, FullDiskIsASentenceAndAPrefix) {
   const Folder folder;
   // 16 bytes a reference do not fit in 4 MiB; the merged trace does.
-  const auto [status, output] = shell("bash -c 'ulimit -f 4096; exec " + kMgtrace + " record --no-baseline -o " +
-                                      folder / "t.mgt" + " " + kPrograms + "/long.traced 1000000'");
+  const auto [status, output] = shell("bash -c 'ulimit -f 4096; exec " + kMgtrace + " record -o " + folder / "t.mgt" +
+                                      " " + kPrograms + "/long.traced 1000000'");
   EXPECT_EQ(status, 1) << output;
   EXPECT_THAT(output, HasSubstr("recording stopped before the program did"));
   EXPECT_THAT(output, HasSubstr("File too large"));
@@ -325,8 +456,8 @@ TEST(RecordTest, FullDiskIsASentenceAndAPrefix) {
 
 TEST(RecordTest, LimitStopsTheRecordingButNotTheProgram) {
   const Folder folder;
-  const auto [status, output] = shell(kMgtrace + " record --no-baseline --limit 50000 -o " + folder / "t.mgt" + " " +
-                                      kPrograms + "/long.traced 1000000");
+  const auto [status, output] =
+      shell(kMgtrace + " record --limit 50000 -o " + folder / "t.mgt" + " " + kPrograms + "/long.traced 1000000");
   EXPECT_EQ(status, 1) << output;
   EXPECT_THAT(output, HasSubstr("6999993"));  // the program's own last line
   EXPECT_THAT(output, HasSubstr("the limit on references was reached"));
@@ -338,7 +469,7 @@ TEST(RecordTest, LimitStopsTheRecordingButNotTheProgram) {
 
 TEST(RecordTest, BadCommandsAreSentences) {
   const Folder folder;
-  const std::string record = kMgtrace + " record --no-baseline -o " + folder / "t.mgt ";
+  const std::string record = kMgtrace + " record -o " + folder / "t.mgt ";
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"", "there is no program to record"},
       {"--frobnicate x", "there is no option '--frobnicate'"},
@@ -366,7 +497,8 @@ TEST(RecordTest, DilationIsAgainstTheBaselineThatIsNamed) {
   const Folder folder;
   const std::string record = kMgtrace + " record --json -f -o " + folder / "t.mgt ";
   const std::string program = kPrograms + "/exact";
-  EXPECT_THAT(shell(record + program + ".traced").second,
+  EXPECT_THAT(shell(record + program + ".traced").second, HasSubstr("\"baseline\": \"not measured\""));
+  EXPECT_THAT(shell(record + "--baseline " + program + ".traced " + program + ".traced").second,
               HasSubstr("\"baseline\": \"instrumented, with recording off\""));
   EXPECT_THAT(shell(record + "--baseline " + program + " " + program + ".traced").second,
               HasSubstr("\"baseline\": \"without instrumentation\""));
@@ -375,10 +507,21 @@ TEST(RecordTest, DilationIsAgainstTheBaselineThatIsNamed) {
   EXPECT_GT((*file)->header().dilation, 0);
 }
 
+// A program that is recorded may have effects that must not happen twice.
+TEST(RecordTest, TheProgramRunsOnce) {
+  const Folder folder;
+  const std::string log = folder / "log";
+  const std::string once = "sh -c 'echo ran >> " + log + "; exec " + kPrograms + "/exact.traced'";
+  const auto [status, output] = shell(kMgtrace + " record -o " + folder / "t.mgt " + once);
+  EXPECT_EQ(status, 0) << output;
+  EXPECT_THAT(output, HasSubstr("dilation: not measured"));
+  EXPECT_EQ(fs::file_size(log), 4u);
+}
+
 // The program's exit status is mgtrace's.
 TEST(RecordTest, ExitStatusIsTheProgramsOwn) {
   const Folder folder;
-  EXPECT_EQ(shell(kMgtrace + " record --no-baseline -o " + folder / "t.mgt " + kPrograms + "/long.traced 5 kill").first,
+  EXPECT_EQ(shell(kMgtrace + " record -o " + folder / "t.mgt " + kPrograms + "/long.traced 5 kill").first,
             128 + SIGKILL);
 }
 

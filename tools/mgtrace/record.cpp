@@ -25,7 +25,6 @@ struct RecordArguments {
   std::string output = "trace.mgt";
   bool overwrite = false;
   bool single_step = false;
-  bool no_baseline = false;
   bool json = false;
   std::string baseline;
   std::string scratch;
@@ -43,6 +42,7 @@ struct Summary {
   uint64_t references = 0;
   uint64_t file_bytes = 0;
   uint64_t instructions = 0;  // single-stepped
+  uint64_t gathers = 0;       // of these, how many have references that are not known
 };
 
 void print(const RecordArguments& options, const Summary& summary) {
@@ -65,7 +65,7 @@ void print(const RecordArguments& options, const Summary& summary) {
                           {"dilation", dilation},
                           {"exit_status", summary.run.exit_status},
                           {"stopped", summary.facts.stopped}};
-    if (options.single_step) out["instructions"] = summary.instructions;
+    if (options.single_step) out["instructions"] = summary.instructions, out["gathers"] = summary.gathers;
     fmt::print("{}\n", out.dump(2));
     return;
   }
@@ -73,7 +73,7 @@ void print(const RecordArguments& options, const Summary& summary) {
              summary.references, summary.processors, summary.facts.private_references, summary.file_bytes,
              bytes_per_reference);
   if (summary.facts.stack_references != 0) {
-    fmt::print("{} references to other threads' stacks were counted as private\n", summary.facts.stack_references);
+    fmt::print("{} references are to variables on stacks that several threads use\n", summary.facts.stack_references);
   }
   if (summary.facts.spins != 0) fmt::print("{} reads of busy waiting were left out\n", summary.facts.spins);
   if (summary.facts.dropped != 0) {
@@ -82,6 +82,8 @@ void print(const RecordArguments& options, const Summary& summary) {
   if (options.single_step) {
     fmt::print("{} instructions were stepped through; references inside system calls are not seen\n",
                summary.instructions);
+    if (summary.gathers != 0)
+      fmt::print("{} of them gather or scatter; what these refer to is not in the trace\n", summary.gathers);
   }
   if (dilation > 0) {
     fmt::print("dilation: {:.1f} ({:.3f} s recorded, {:.3f} s {})\n", dilation, summary.run.seconds,
@@ -108,12 +110,7 @@ Result<int> record_compiled(const RecordArguments& options, const std::vector<st
   record.command = command;
   record.max_references = options.limit;
   record.scratch_directory = options.scratch;
-  if (!options.baseline.empty()) {
-    record.baseline = Baseline::kProgram;
-    record.baseline_program = options.baseline;
-  } else if (!options.no_baseline) {
-    record.baseline = Baseline::kRecordingOff;
-  }
+  record.baseline = options.baseline;
   auto recording = record_program(record);
   if (!recording) return tl::unexpected(recording.error());
   MergedTrace& trace = *recording->trace;
@@ -138,10 +135,12 @@ Result<int> record_compiled(const RecordArguments& options, const std::vector<st
   summary.run = recording->run;
   summary.facts = trace.facts();
   summary.processors = trace.header().processors;
-  if (record.baseline != Baseline::kNone) {
+  if (!record.baseline.empty()) {
     summary.baseline_seconds = recording->baseline.seconds;
-    summary.baseline =
-        record.baseline == Baseline::kProgram ? "without instrumentation" : "instrumented, with recording off";
+    std::error_code ignored;
+    const bool is_itself =
+        record.baseline == command.front() || std::filesystem::equivalent(record.baseline, command.front(), ignored);
+    summary.baseline = is_itself ? "instrumented, with recording off" : "without instrumentation";
   }
   print(options, summary);
   warn(options, command.front(), summary);
@@ -150,9 +149,9 @@ Result<int> record_compiled(const RecordArguments& options, const std::vector<st
 
 Result<int> record_stepped(const RecordArguments& options, const std::vector<std::string>& command) {
   Summary summary;
-  if (!options.no_baseline) {
+  if (!options.baseline.empty()) {
     std::vector<std::string> untraced = command;
-    if (!options.baseline.empty()) untraced.front() = options.baseline;
+    untraced.front() = options.baseline;
     auto run = run_command(untraced, true);
     if (!run) return tl::unexpected(run.error());
     summary.baseline_seconds = run->seconds;
@@ -172,6 +171,7 @@ Result<int> record_stepped(const RecordArguments& options, const std::vector<std
   summary.run = stepped->run;
   summary.facts = stepped->facts;
   summary.instructions = stepped->instructions;
+  summary.gathers = stepped->gathers;
   summary.processors = stepped->processors;
   if (summary.baseline_seconds > 0) (*writer)->set_dilation(stepped->run.seconds / summary.baseline_seconds);
   summary.references = (*writer)->references();
@@ -189,13 +189,14 @@ Command add_record(CLI::App& app) {
       "record", "Run a program and write the trace of its references: mgtrace record [OPTIONS] PROGRAM [ARGUMENTS...]");
   const auto options = std::make_shared<RecordArguments>();
   sub->add_option("-o,--output", options->output, "The trace to write")->capture_default_str();
-  sub->add_flag("-f,--force", options->overwrite, "Write over an existing trace");
+  sub->add_flag("-f,--force", options->overwrite, "Replace the trace if it exists");
   sub->add_flag("--single-step", options->single_step,
                 "Record an unmodified program, instruction by instruction: thousands of times slower");
-  sub->add_option("--baseline", options->baseline,
-                  "A build of PROGRAM without instrumentation, to measure dilation against");
-  sub->add_flag("--no-baseline", options->no_baseline,
-                "Do not run the program a first time, with recording off, to measure dilation");
+  sub->add_option(
+         "--baseline", options->baseline,
+         "To measure dilation, run this first, with the same arguments and without input and output: a build of "
+         "PROGRAM without instrumentation, or PROGRAM itself")
+      ->type_name("PROGRAM");
   sub->add_option("--limit", options->limit, "Stop recording after about so many references");
   sub->add_option("--scratch", options->scratch,
                   "Folder for 16 bytes a reference while the program runs; the output's by default");
@@ -209,7 +210,7 @@ Command add_record(CLI::App& app) {
             if (command.front().starts_with("-")) return fail("there is no option '{}'", command.front());
             // Before the program runs, not after.
             if (!options->overwrite && std::filesystem::exists(options->output)) {
-              return fail("'{}' exists; --force writes over it", options->output);
+              return fail("{} exists; give --force to replace it", options->output);
             }
             if (options->scratch.empty()) {
               options->scratch = std::filesystem::path(options->output).parent_path().string();

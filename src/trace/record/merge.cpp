@@ -11,6 +11,7 @@
 #include <map>
 #include <system_error>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "trace/record/raw.h"
@@ -53,6 +54,32 @@ class Stacks {
   uint64_t gap_bytes_ = 0;
 };
 
+// The pages of memory, by number, that one of several things concerns.
+class Pages {
+ public:
+  void insert(uint64_t address) {
+    const uint64_t page = address >> kShift;
+    if (page == last_) return;
+    last_ = page;
+    pages_.insert(page);
+  }
+  [[nodiscard]] bool contains(uint64_t address) const { return pages_.contains(address >> kShift); }
+  [[nodiscard]] bool contains_any(uint64_t begin, uint64_t end) const {
+    const uint64_t last = (end - 1) >> kShift;
+    if (last - (begin >> kShift) < pages_.size()) {
+      for (uint64_t page = begin >> kShift; page <= last; ++page)
+        if (pages_.contains(page)) return true;
+      return false;
+    }
+    return std::ranges::any_of(pages_, [&](uint64_t page) { return page >= begin >> kShift && page <= last; });
+  }
+
+ private:
+  static constexpr unsigned kShift = 12;
+  std::unordered_set<uint64_t> pages_;
+  uint64_t last_ = ~uint64_t{0};
+};
+
 struct Chunk {
   uint64_t sequence;
   uint64_t number;
@@ -69,6 +96,7 @@ struct Stream {
   uint64_t next_clock = 0;          // the clock of *at
   uint64_t private_references = 0;  // how many have not been reported yet
   uint64_t stack = 0;
+  bool stack_is_shared = false;
   bool running = false;
 };
 
@@ -91,7 +119,9 @@ struct MergedTrace::Implementation {
   std::vector<Stream> streams;
   std::vector<Stream*> heap;  // ordered by next_clock, with the least in front
   Stacks stacks;
+  Pages shared_pages;  // those that a processor whose stack they are not in refers to
   std::unordered_map<SiteId, uint32_t> names_of_sites;
+  std::unordered_map<ProcessorId, uint32_t> names_of_stacks;
   uint64_t merged = 0;
   uint64_t private_due = kPrivateInterval;
   bool ended = false;
@@ -108,12 +138,14 @@ struct MergedTrace::Implementation {
 
   Status read_descriptions(int descriptor);
   Status map_chunks();
+  void find_shared_pages();
   bool enter_chunk(Stream& stream);
   bool advance(Stream& stream);
   void step(Stream& stream);
   void report_private(Stream& stream);
   void emit(const Stream& stream, EventKind kind, uint64_t address, uint64_t value, SiteId site, uint32_t name);
   uint32_t name_of(SiteId site);
+  uint32_t name_of_stack(ProcessorId processor);
   void finish();
 };
 
@@ -221,9 +253,40 @@ Status MergedTrace::Implementation::map_chunks() {
   for (Stream& stream : streams) {
     std::sort(stream.chunks.begin(), stream.chunks.end(),
               [](const Chunk& a, const Chunk& b) { return a.sequence < b.sequence; });
+  }
+  find_shared_pages();
+  for (Stream& stream : streams) {
     if (enter_chunk(stream) && advance(stream)) heap.push_back(&stream);
   }
   return {};
+}
+
+// Which memory of a thread's stack other threads use is known only at the end, but the thread itself may have used it before.
+// So this looks at all references once before they are merged.
+void MergedTrace::Implementation::find_shared_pages() {
+  for (Stream& stream : streams) {
+    uint64_t low = 0;
+    uint64_t bytes = 0;
+    for (stream.chunk = 0; enter_chunk(stream); ++stream.chunk) {
+      while (stream.at < stream.end) {
+        const Record& record = *stream.at;
+        const Kind kind = kind_of(record);
+        const uint64_t address = record.head & raw::kAddressMask;
+        if (kind == Kind::kNone) break;
+        if (kind == Kind::kRead || kind == Kind::kWrite) {
+          if (address - low >= bytes) shared_pages.insert(address);
+        } else if (kind != Kind::kTime) {
+          if (stream.end - stream.at < 2) break;
+          raw::EventTail tail;
+          std::memcpy(&tail, &record + 1, sizeof tail);
+          if (kind == Kind::kStart) low = address, bytes = tail.value;
+          ++stream.at;
+        }
+        ++stream.at;
+      }
+    }
+    stream.chunk = 0;
+  }
 }
 
 bool MergedTrace::Implementation::enter_chunk(Stream& stream) {
@@ -294,6 +357,13 @@ uint32_t MergedTrace::Implementation::name_of(SiteId site) {
   return number;
 }
 
+// All stacks that a processor has had have one name.
+uint32_t MergedTrace::Implementation::name_of_stack(ProcessorId processor) {
+  const auto [found, added] = names_of_stacks.try_emplace(processor, static_cast<uint32_t>(header.names.size()));
+  if (added) header.names.push_back(fmt::format("stack of processor {}", processor));
+  return found->second;
+}
+
 // Takes the stream's next record.
 void MergedTrace::Implementation::step(Stream& stream) {
   const Record& record = *stream.at;
@@ -306,9 +376,11 @@ void MergedTrace::Implementation::step(Stream& stream) {
   if (kind == Kind::kRead || kind == Kind::kWrite) {
     ++stream.at;
     if (stacks.contain(address)) {
-      ++stream.private_references;
+      if (!shared_pages.contains(address)) {
+        ++stream.private_references;
+        return;
+      }
       ++facts.stack_references;
-      return;
     }
     references.push_back({address, site, stream.processor, kind == Kind::kRead ? Access::kRead : Access::kWrite,
                           static_cast<uint8_t>(record.head >> 48)});
@@ -340,10 +412,14 @@ void MergedTrace::Implementation::step(Stream& stream) {
       stream.stack = address;
       stacks.add(address, tail.value);
       emit(stream, EventKind::kStart, 0, 0, 0, 0);
+      stream.stack_is_shared = tail.value != 0 && shared_pages.contains_any(address, address + tail.value);
+      if (stream.stack_is_shared)
+        emit(stream, EventKind::kAllocate, address, tail.value, 0, name_of_stack(stream.processor));
       break;
     case Kind::kEnd:
       report_private(stream);
       stacks.remove(stream.stack);
+      if (stream.stack_is_shared) emit(stream, EventKind::kFree, stream.stack, 0, 0, 0);
       stream.running = false;
       emit(stream, EventKind::kEnd, 0, 0, 0, 0);
       break;

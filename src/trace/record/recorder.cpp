@@ -98,9 +98,9 @@ Result<RunResult> run_command(const std::vector<std::string>& command, bool quie
 
 Result<Recording> record_program(const RecordOptions& options) {
   Recording recording;
-  if (options.baseline != Baseline::kNone) {
+  if (!options.baseline.empty()) {
     std::vector<std::string> command = options.command;
-    if (options.baseline == Baseline::kProgram && !command.empty()) command.front() = options.baseline_program;
+    if (!command.empty()) command.front() = options.baseline;
     auto run = run_command(command, true);
     if (!run) return tl::unexpected(run.error());
     recording.baseline = *run;

@@ -20,20 +20,13 @@ struct RunResult {
   double seconds = 0;   // real time
 };
 
-// This says what the run without recording is, against which dilation is measured.
-enum class Baseline : uint8_t {
-  kNone,
-  kRecordingOff,  // the same program, whose instrumentation returns at once: less than the true dilation
-  kProgram,       // another build of the program, without instrumentation
-};
-
 struct RecordOptions {
   std::vector<std::string> command;
   // The streams are kept there while the program runs, 16 bytes a reference. They have no name.
   std::string scratch_directory = ".";
   uint64_t max_references = 0;  // an approximate limit; 0: none
-  Baseline baseline = Baseline::kNone;
-  std::string baseline_program;  // for kProgram; it gets the command's arguments
+  // If this is not empty, this program runs first, with the command's arguments, and dilation is measured against it.
+  std::string baseline;
 };
 
 struct Recording {
@@ -43,7 +36,7 @@ struct Recording {
   std::unique_ptr<MergedTrace> trace;
 };
 
-// Runs the command to its end, and once more if there is a baseline, without that run's output. It is no error if the
+// Runs the command to its end; before that the baseline, if there is one, without input and output. It is no error if the
 // program was killed, or if its recording had to stop; then the trace is shorter.
 Result<Recording> record_program(const RecordOptions& options);
 

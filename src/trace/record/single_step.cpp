@@ -20,6 +20,7 @@
 #include <deque>
 #include <list>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/child_process.h"
 #include "base/clock.h"
@@ -35,6 +36,7 @@ constexpr unsigned kMaxOperands = 4;
 constexpr uint64_t kLargestReference = 64;
 // glibc's thread descriptor lies at the top of a thread's stack, from where fs points. So much is kept for it.
 constexpr uint64_t kThreadDescriptorBytes = 4096;
+constexpr uint64_t kPage = 4096;
 
 using Registers = user_regs_struct;
 
@@ -126,6 +128,7 @@ struct Thread {
   bool fresh = true;   // the thread has not made a step yet
   int signal = 0;      // the signal that the thread gets with the next step
   Range stack;
+  bool stack_is_shared = false;  // another thread has referred to it
   Call call;
   uint64_t private_references = 0;
 };
@@ -166,6 +169,8 @@ class Stepper {
   Status event(const Thread& thread, EventKind kind, uint64_t address, uint64_t value, SiteId site = 0,
                uint32_t name = 0);
   Status report_private(Thread& thread);
+  Thread* owner_of_stack(uint64_t address);
+  Status share_stack(Thread& owner, uint64_t address);
   SiteId site_at(uint64_t address);
   uint64_t word_at(uint64_t address) const;
 
@@ -183,8 +188,9 @@ class Stepper {
   std::unordered_map<std::string, uint32_t> names_;  // the names of allocations: the functions that asked for them
   std::vector<uint64_t> site_addresses_;             // the addresses of sites 1, 2, ...
   Symbols symbols_;
-  std::unordered_map<uint64_t, char> allocators_;  // entry points, with the first letters of the functions' names
-  bool releasing_ = false;                         // the limit was reached, and threads run on untraced
+  std::unordered_set<uint64_t> shared_stack_pages_;  // by number: those of stacks that another thread has referred to
+  std::unordered_map<uint64_t, char> allocators_;    // entry points, with the first letters of the functions' names
+  bool releasing_ = false;                           // the limit was reached, and threads run on untraced
   uint64_t private_due_ = kPrivateInterval;
   uint64_t progress_due_ = kProgressInterval;
   SteppedRun result_;
@@ -305,6 +311,7 @@ Status Stepper::end(pid_t id) {
     Status status;
     if (!at->fresh) {
       status = report_private(*at);
+      if (status && at->stack_is_shared) status = event(*at, EventKind::kFree, at->stack.begin, 0);
       if (status) status = event(*at, EventKind::kEnd, 0, 0);
     }
     threads_.erase(at);
@@ -435,6 +442,21 @@ Status Stepper::reference(Thread& thread, uint64_t address, uint64_t bytes, Acce
   return {};
 }
 
+Thread* Stepper::owner_of_stack(uint64_t address) {
+  for (Thread& thread : threads_)
+    if (thread.stack.contains(address)) return &thread;
+  return nullptr;
+}
+
+// Another thread refers to a stack. From now on all references to this page of it are part of the trace.
+Status Stepper::share_stack(Thread& owner, uint64_t address) {
+  shared_stack_pages_.insert(address / kPage);
+  if (owner.stack_is_shared) return {};
+  owner.stack_is_shared = true;
+  const uint32_t name = writer_.add_name(fmt::format("stack of processor {}", owner.processor));
+  return event(owner, EventKind::kAllocate, owner.stack.begin, owner.stack.end - owner.stack.begin, 0, name);
+}
+
 Status Stepper::record(Thread& thread, const Registers& registers, const Decoded& decoded) {
   if (decoded.gathers) ++result_.gathers;
   if (decoded.repeats && registers.rcx == 0) return {};
@@ -445,16 +467,17 @@ Status Stepper::record(Thread& thread, const Registers& registers, const Decoded
                        static_cast<uint64_t>(operand.displacement);
     if (operand.narrow) address &= 0xffffffffu;
     if (operand.segment == ZYDIS_REGISTER_GS) address += registers.gs_base;
-    if (operand.stack_push || operand.segment == ZYDIS_REGISTER_FS || thread.stack.contains(address)) {
+    const bool own_stack = thread.stack.contains(address);
+    if (operand.stack_push || operand.segment == ZYDIS_REGISTER_FS ||
+        (own_stack && !shared_stack_pages_.contains(address / kPage))) {
       thread.private_references += count;
       continue;
     }
-    bool foreign_stack = false;
-    for (const Thread& other : threads_) foreign_stack |= other.stack.contains(address);
-    if (foreign_stack) {
-      thread.private_references += count;
+    if (own_stack) {
       result_.facts.stack_references += count;
-      continue;
+    } else if (Thread* const owner = owner_of_stack(address); owner != nullptr) {
+      result_.facts.stack_references += count;
+      if (auto status = share_stack(*owner, address); !status) return status;
     }
     if (operand.reads) {
       if (auto status = reference(thread, address, operand.bytes, Access::kRead, decoded.site); !status) return status;

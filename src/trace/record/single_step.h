@@ -4,7 +4,8 @@
 // The threads take turns, with one instruction each. So the order of references is the one in which they were made, and
 // threads advance at the same speed, whatever their instructions. A thread in a system call is left alone until it
 // returns. The recorder records references to all memory but stacks and thread-local variables; these are private
-// references, and so are those of calls and returns. It does not see what the system reads and writes for the program,
+// references, and so are those of calls and returns. A page of a stack is memory like any other from the first reference of
+// another thread to it on. The recorder does not see what the system reads and writes for the program,
 // gathers and scatters, and child processes. The program is bound to one core, which it may notice. Recording begins at
 // the program's entry point, after the dynamic loader.
 #pragma once

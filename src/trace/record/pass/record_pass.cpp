@@ -1,14 +1,15 @@
 // The compiler pass of `mgtrace cc` calls the recorder's runtime for every reference to memory that threads may share.
 //
 // It runs last, when variables that fit have been moved to registers. The loads and stores that remain are references
-// of the program (except for spills of the code generator, and the pushes of calls). Locals that stay on the stack are
-// private references ([Bolosky], section 2.2): they are counted, a basic block at a time. The runtime recognises
-// pointers into the stack that escape.
+// of the program (except for spills of the code generator, and the pushes of calls). References to locals that stay on
+// the stack, and whose address goes nowhere, are private ([Bolosky], section 2.2): they are counted, a basic block at a
+// time. Of other references to stacks the runtime says whether another thread can make them, too.
 //
 // Another pipeline can use the pass by calling instrument(); the plugin below is one way to run it.
 #include <llvm/ADT/DenseMap.h>
 #include <llvm/ADT/StringMap.h>
 #include <llvm/ADT/StringSet.h>
+#include <llvm/Analysis/CaptureTracking.h>
 #include <llvm/Analysis/ValueTracking.h>
 #include <llvm/Demangle/Demangle.h>
 #include <llvm/IR/DebugInfo.h>
@@ -56,6 +57,8 @@ class Instrumentation {
     read_ = declare("__multigrain_record_read", {i64_, i32_, i32_});
     write_ = declare("__multigrain_record_write", {i64_, i32_, i32_});
     range_ = declare("__multigrain_record_range", {i64_, i64_, i64_, i32_});
+    lanes_ = declare("__multigrain_record_lanes", {i64_, i32_, i32_, i32_, i64_});
+    packed_lanes_ = declare("__multigrain_record_packed_lanes", {i64_, i32_, i32_, i32_, i64_});
     atomic_begin_ = declare("__multigrain_record_atomic_begin", {i64_, i32_, i32_, i32_});
     atomic_end_ = declare("__multigrain_record_atomic_end", {});
     private_ = thread_local_of_runtime("__multigrain_record_private", i64_);
@@ -142,16 +145,24 @@ class Instrumentation {
     return site(std::move(key));
   }
 
-  // This is memory of the thread's own, as far as can be known here.
-  static bool is_private(const Value* pointer) {
+  // This is memory of the thread's own, as far as can be known here. A variable on the stack is, if its address goes nowhere;
+  // of others the runtime knows whether another thread can have heard of them.
+  bool is_private(const Value* pointer) {
     const Value* const object = getUnderlyingObject(pointer, 0);
-    if (isa<AllocaInst>(object)) return true;
+    if (isa<AllocaInst>(object)) return !is_captured(object);
     if (const auto* global = dyn_cast<GlobalVariable>(object)) return global->isThreadLocal();
     if (const auto* call = dyn_cast<IntrinsicInst>(object)) {
       return call->getIntrinsicID() == Intrinsic::threadlocal_address;
     }
-    if (const auto* argument = dyn_cast<Argument>(object)) return argument->hasByValAttr();
+    if (const auto* argument = dyn_cast<Argument>(object)) return argument->hasByValAttr() && !is_captured(argument);
     return false;
+  }
+
+  bool is_captured(const Value* object) {
+    const auto [found, added] = captured_.try_emplace(object, false);
+    // Instrumentation itself hands over addresses, but only those of what was captured before.
+    if (added) found->second = PointerMayBeCaptured(object, /*ReturnCaptures=*/true, /*StoreCaptures=*/true);
+    return found->second;
   }
 
   // In the program, a block of memory is called by the variable that its address goes to.
@@ -192,6 +203,7 @@ class Instrumentation {
       return false;
     }
     if (function.getName().starts_with("__multigrain_record")) return false;
+    captured_.clear();
     std::vector<std::pair<BasicBlock*, std::vector<Instruction*>>> work;
     for (BasicBlock& block : function) {
       work.push_back({&block, {}});
@@ -239,6 +251,7 @@ class Instrumentation {
       return access(instruction, exchange->getPointerOperand(), exchange->getNewValOperand()->getType(), 3, true);
     }
     if (auto* memory = dyn_cast<AnyMemIntrinsic>(&instruction)) return range(*memory);
+    if (auto* intrinsic = dyn_cast<IntrinsicInst>(&instruction)) return masked(*intrinsic);
     if (auto* call = dyn_cast<CallBase>(&instruction)) return allocation(*call);
     return false;
   }
@@ -286,6 +299,64 @@ class Instrumentation {
     builder.CreateCall(
         range_, {to_private ? none : address_value(builder, to), from_private ? none : address_value(builder, from),
                  builder.CreateZExtOrTrunc(memory.getLength(), i64_), site_value(builder, site_of(memory))});
+    return true;
+  }
+
+  // Vector instructions with a mask, of which only some lanes touch memory.
+  bool masked(IntrinsicInst& call) {
+    switch (call.getIntrinsicID()) {
+      case Intrinsic::masked_load:
+        return lanes(call, call.getArgOperand(0), call.getType(), call.getArgOperand(2), 1, lanes_);
+      case Intrinsic::masked_store:
+        return lanes(call, call.getArgOperand(1), call.getArgOperand(0)->getType(), call.getArgOperand(3), 2, lanes_);
+      case Intrinsic::masked_expandload:
+        return lanes(call, call.getArgOperand(0), call.getType(), call.getArgOperand(1), 1, packed_lanes_);
+      case Intrinsic::masked_compressstore:
+        return lanes(call, call.getArgOperand(1), call.getArgOperand(0)->getType(), call.getArgOperand(2), 2,
+                     packed_lanes_);
+      case Intrinsic::masked_gather:
+        return lanes_of_pointers(call, call.getArgOperand(0), call.getType(), call.getArgOperand(2), 1);
+      case Intrinsic::masked_scatter:
+        return lanes_of_pointers(call, call.getArgOperand(1), call.getArgOperand(0)->getType(), call.getArgOperand(3),
+                                 2);
+      default:
+        return false;
+    }
+  }
+
+  // The bytes of a lane of a vector type with at most 64 lanes; 0: the type is another one, which x86 does not have.
+  uint64_t bytes_of_lane(const Type* type) const {
+    const auto* const vector = dyn_cast<FixedVectorType>(type);
+    if (vector == nullptr || vector->getNumElements() > 64) return 0;
+    return module_.getDataLayout().getTypeStoreSize(vector->getElementType()).getFixedValue();
+  }
+
+  // The lanes of `type` are in memory from `pointer` on.
+  bool lanes(IntrinsicInst& call, Value* pointer, Type* type, Value* mask, unsigned kind, FunctionCallee record) {
+    if (is_private(pointer)) {
+      ++private_references_;  // how many lanes there are is known only when the program runs
+      return false;
+    }
+    const uint64_t bytes = bytes_of_lane(type);
+    if (bytes == 0) return false;
+    IRBuilder<> builder(&call);
+    Value* const bits = builder.CreateBitCast(mask, builder.getIntNTy(cast<FixedVectorType>(type)->getNumElements()));
+    builder.CreateCall(record, {address_value(builder, pointer), site_value(builder, site_of(call)), constant(bytes),
+                                constant(kind), builder.CreateZExt(bits, i64_)});
+    return true;
+  }
+
+  // Each lane of `type` is where its pointer says.
+  bool lanes_of_pointers(IntrinsicInst& call, Value* pointers, Type* type, Value* mask, unsigned kind) {
+    const uint64_t bytes = bytes_of_lane(type);
+    if (bytes == 0) return false;
+    IRBuilder<> builder(&call);
+    Value* const where = site_value(builder, site_of(call));
+    for (unsigned lane = 0; lane < cast<FixedVectorType>(type)->getNumElements(); ++lane) {
+      builder.CreateCall(lanes_,
+                         {address_value(builder, builder.CreateExtractElement(pointers, lane)), where, constant(bytes),
+                          constant(kind), builder.CreateZExt(builder.CreateExtractElement(mask, lane), i64_)});
+    }
     return true;
   }
 
@@ -368,12 +439,13 @@ class Instrumentation {
   IntegerType* i32_;
   IntegerType* i64_;
   PointerType* ptr_;
-  FunctionCallee read_, write_, range_, atomic_begin_, atomic_end_;
+  FunctionCallee read_, write_, range_, lanes_, packed_lanes_, atomic_begin_, atomic_end_;
   GlobalVariable* private_;
   GlobalVariable* allocation_site_;
   GlobalVariable* first_site_;
   Value* site_base_ = nullptr;
   uint64_t private_references_ = 0;
+  DenseMap<const Value*, bool> captured_;  // the variables of this function whose address goes somewhere
   std::map<SiteKey, uint32_t> site_numbers_;
   std::vector<const SiteKey*> sites_;
   StringMap<Constant*> strings_;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <threads.h>
 
 #include "trace/record/runtime/runtime.h"
 
@@ -51,6 +52,16 @@ void freed(void* block) {
   if (block != nullptr && active()) record_event(Kind::kFree, address_of(block), 0, 0);
 }
 
+// The C library copies the block. Like all its work, that is not part of the trace. The end of the old block is recorded
+// when the new one is there, since a call that fails leaves the old one as it was; the thread has no reference in between, so
+// its clock then is the one that it had before.
+void* reallocated(void* block, size_t bytes, void* caller) {
+  void* const moved = __libc_realloc(block, bytes);
+  if (moved == nullptr && bytes != 0) return nullptr;
+  freed(block);
+  return allocated(moved, bytes, caller);
+}
+
 // These are barriers, by address. A thread that leaves one comes after all arrivals of its phase, not after early ones
 // of the next: hence two clocks.
 struct BarrierState {
@@ -65,7 +76,8 @@ BarrierState* g_barriers = nullptr;
 pthread_mutex_t g_barriers_lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct ThreadRecord {
-  void* (*function)(void*);
+  void* (*function)(void*);   // of a thread of POSIX
+  thrd_start_t c11_function;  // of one of C11
   void* argument;
   uint32_t processor;
   uint64_t birth;
@@ -108,11 +120,7 @@ MG_RECORD_EXPORT void* calloc(size_t count, size_t bytes) {
 }
 
 MG_RECORD_EXPORT void* realloc(void* block, size_t bytes) {
-  // The C library copies the block. Like all its work, that is not part of the trace.
-  freed(block);
-  void* const moved = __libc_realloc(block, bytes);
-  if (moved == nullptr && bytes != 0) return nullptr;
-  return allocated(moved, bytes, __builtin_return_address(0));
+  return reallocated(block, bytes, __builtin_return_address(0));
 }
 
 MG_RECORD_EXPORT void* reallocarray(void* block, size_t count, size_t bytes) {
@@ -121,8 +129,7 @@ MG_RECORD_EXPORT void* reallocarray(void* block, size_t count, size_t bytes) {
     errno = ENOMEM;
     return nullptr;
   }
-  freed(block);
-  return allocated(__libc_realloc(block, total), total, __builtin_return_address(0));
+  return reallocated(block, total, __builtin_return_address(0));
 }
 
 MG_RECORD_EXPORT void* memalign(size_t alignment, size_t bytes) {
@@ -265,8 +272,9 @@ MG_RECORD_EXPORT int pthread_rwlock_unlock(pthread_rwlock_t* lock) {
 
 namespace {
 
-template <typename Wait>
-int wait_on(pthread_cond_t* condition, pthread_mutex_t* mutex, Wait wait) {
+// Waits on a condition of POSIX or of C11 with its mutex.
+template <typename Condition, typename Mutex, typename Wait>
+int wait_on(Condition* condition, Mutex* mutex, Wait wait) {
   release_through(address_of(mutex));
   int status = 0;
   {
@@ -371,7 +379,7 @@ MG_RECORD_EXPORT int pthread_barrier_wait(pthread_barrier_t* barrier) {
   for (state = g_barriers; state != nullptr && state->address != address_of(barrier);) state = state->next;
   if (state != nullptr) {
     phase = state->phase;
-    const uint64_t clock = thread_clock();
+    const uint64_t clock = publish_clock();
     if (state->clock[phase % 2] < clock) state->clock[phase % 2] = clock;
     if (++state->arrived == state->count) {
       state->arrived = 0;
@@ -423,34 +431,40 @@ void make_thread_key() {
   if (pthread_key_create(&g_thread_key, end_of_thread) != 0) abort();
 }
 
-void* run_thread(void* pointer) {
-  auto* const record = static_cast<ThreadRecord*>(pointer);
+// The calling thread is the one that `record` was made for.
+void begin_recorded_thread(ThreadRecord* record) {
   // The key's destructor runs whenever the thread ends, but not when the process does.
   pthread_setspecific(g_thread_key, record);
   begin_thread(record->processor, record->birth);
+}
+
+void* run_thread(void* pointer) {
+  auto* const record = static_cast<ThreadRecord*>(pointer);
+  begin_recorded_thread(record);
   return record->function(record->argument);
 }
 
-}  // namespace
+int run_c11_thread(void* pointer) {
+  auto* const record = static_cast<ThreadRecord*>(pointer);
+  begin_recorded_thread(record);
+  return record->c11_function(record->argument);
+}
 
-MG_RECORD_EXPORT int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*function)(void*),
-                                    void* argument) {
-  if (!active()) return REAL(pthread_create)(thread, attributes, function, argument);
+// Creates a thread: `start` does so with the record as its argument, and sets *thread. Returns what `start` does, or
+// `no_memory`. What `about` says of the thread is copied.
+template <typename Start>
+int create(pthread_t* thread, const ThreadRecord& about, int no_memory, Start start) {
   pthread_once(&g_thread_key_once, make_thread_key);
   keep_pace();
   auto* const record = static_cast<ThreadRecord*>(__libc_calloc(1, sizeof(ThreadRecord)));
-  if (record == nullptr) return EAGAIN;
-  record->function = function;
-  record->argument = argument;
-  record->birth = thread_clock();
+  if (record == nullptr) return no_memory;
+  *record = about;
+  record->birth = publish_clock();
   record->processor = reserve_processor(record->birth);
-  int detach_state = PTHREAD_CREATE_JOINABLE;
-  if (attributes != nullptr) pthread_attr_getdetachstate(attributes, &detach_state);
-  record->detached = detach_state == PTHREAD_CREATE_DETACHED;
   const InRuntime inside;
   // This is under the lock, so that the thread is in the list before it can end.
   REAL(pthread_mutex_lock)(&g_threads_lock);
-  const int status = REAL(pthread_create)(thread, attributes, run_thread, record);
+  const int status = start(record);
   if (status == 0) {
     record->thread = *thread;
     record->known = true;
@@ -463,6 +477,21 @@ MG_RECORD_EXPORT int pthread_create(pthread_t* thread, const pthread_attr_t* att
     __libc_free(record);
   }
   return status;
+}
+
+}  // namespace
+
+MG_RECORD_EXPORT int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*function)(void*),
+                                    void* argument) {
+  if (!active()) return REAL(pthread_create)(thread, attributes, function, argument);
+  int detach_state = PTHREAD_CREATE_JOINABLE;
+  if (attributes != nullptr) pthread_attr_getdetachstate(attributes, &detach_state);
+  ThreadRecord about = {};
+  about.function = function;
+  about.argument = argument;
+  about.detached = detach_state == PTHREAD_CREATE_DETACHED;
+  return create(thread, about, EAGAIN,
+                [=](ThreadRecord* record) { return REAL(pthread_create)(thread, attributes, run_thread, record); });
 }
 
 namespace {
@@ -506,7 +535,10 @@ MG_RECORD_EXPORT int pthread_timedjoin_np(pthread_t thread, void** result, const
   return join(thread, [=] { return REAL(pthread_timedjoin_np)(thread, result, until); });
 }
 
-MG_RECORD_EXPORT int pthread_detach(pthread_t thread) {
+namespace {
+
+// The thread is about to be detached: nobody will join it.
+void note_detached(pthread_t thread) {
   ThreadRecord* ended = nullptr;
   REAL(pthread_mutex_lock)(&g_threads_lock);
   for (ThreadRecord** at = &g_threads; *at != nullptr; at = &(*at)->next) {
@@ -520,5 +552,83 @@ MG_RECORD_EXPORT int pthread_detach(pthread_t thread) {
   }
   REAL(pthread_mutex_unlock)(&g_threads_lock);
   __libc_free(ended);
+}
+
+}  // namespace
+
+MG_RECORD_EXPORT int pthread_detach(pthread_t thread) {
+  note_detached(thread);
   return REAL(pthread_detach)(thread);
+}
+
+// The functions below are of C11's <threads.h>. The C library implements them by what those of POSIX call inside, not by
+// those themselves; its thrd_t is a pthread_t.
+static_assert(__is_same(thrd_t, pthread_t) && thrd_success == 0);
+
+MG_RECORD_EXPORT int thrd_create(thrd_t* thread, thrd_start_t function, void* argument) {
+  if (!active()) return REAL(thrd_create)(thread, function, argument);
+  ThreadRecord about = {};
+  about.c11_function = function;
+  about.argument = argument;
+  return create(thread, about, thrd_nomem,
+                [=](ThreadRecord* record) { return REAL(thrd_create)(thread, run_c11_thread, record); });
+}
+
+MG_RECORD_EXPORT int thrd_join(thrd_t thread, int* result) {
+  return join(thread, [=] { return REAL(thrd_join)(thread, result); });
+}
+
+MG_RECORD_EXPORT int thrd_detach(thrd_t thread) {
+  note_detached(thread);
+  return REAL(thrd_detach)(thread);
+}
+
+MG_RECORD_EXPORT int mtx_lock(mtx_t* mutex) {
+  keep_pace();
+  int status = REAL(mtx_trylock)(mutex);
+  if (status == thrd_busy) {
+    const Blocked blocked;
+    status = REAL(mtx_lock)(mutex);
+  }
+  if (status == thrd_success) acquire_through(address_of(mutex));
+  return status;
+}
+
+MG_RECORD_EXPORT int mtx_trylock(mtx_t* mutex) {
+  const int status = REAL(mtx_trylock)(mutex);
+  if (status == thrd_success) acquire_through(address_of(mutex));
+  return status;
+}
+
+MG_RECORD_EXPORT int mtx_timedlock(mtx_t* mutex, const timespec* until) {
+  int status = thrd_success;
+  {
+    const Blocked blocked;
+    status = REAL(mtx_timedlock)(mutex, until);
+  }
+  if (status == thrd_success) acquire_through(address_of(mutex));
+  return status;
+}
+
+MG_RECORD_EXPORT int mtx_unlock(mtx_t* mutex) {
+  release_through(address_of(mutex));
+  return REAL(mtx_unlock)(mutex);
+}
+
+MG_RECORD_EXPORT int cnd_wait(cnd_t* condition, mtx_t* mutex) {
+  return wait_on(condition, mutex, [=] { return REAL(cnd_wait)(condition, mutex); });
+}
+
+MG_RECORD_EXPORT int cnd_timedwait(cnd_t* condition, mtx_t* mutex, const timespec* until) {
+  return wait_on(condition, mutex, [=] { return REAL(cnd_timedwait)(condition, mutex, until); });
+}
+
+MG_RECORD_EXPORT int cnd_signal(cnd_t* condition) {
+  publish_through(address_of(condition));
+  return REAL(cnd_signal)(condition);
+}
+
+MG_RECORD_EXPORT int cnd_broadcast(cnd_t* condition) {
+  publish_through(address_of(condition));
+  return REAL(cnd_broadcast)(condition);
 }

@@ -63,6 +63,8 @@ struct ThreadState {
   Record* end = nullptr;
   uint64_t stack_low = 0;
   uint64_t stack_bytes = 0;
+  // No other thread can know an object in so many bytes from stack_low (publish_stack()).
+  uint64_t private_stack_bytes = 0;
   uint64_t clock = 0;
   Processor* processor = nullptr;
   struct Slot* held = nullptr;
@@ -250,13 +252,23 @@ inline void put(ThreadState& t, Kind kind, uint64_t address, uint32_t size, uint
   store(record->head, raw::head_of(kind, address, size));
 }
 
-inline bool on_stack(const ThreadState& t, uint64_t address) {
-  return address - t.stack_low < t.stack_bytes;
+inline bool on_private_stack(const ThreadState& t, uint64_t address) {
+  return address - t.stack_low < t.private_stack_bytes;
+}
+
+// Another thread may learn now of all objects that the calling one has on its stack: it creates a thread, releases a lock, or
+// writes an atomic variable. Until it does such a thing again, what it puts below its present frame is its own. Where
+// functions return and others are called meanwhile, the stack has new objects at addresses of old ones; these count as
+// published, too, which costs records and nothing else.
+__attribute__((always_inline)) inline void publish_stack() {
+  ThreadState& t = t_self;
+  const uint64_t used = reinterpret_cast<uint64_t>(__builtin_frame_address(0)) - t.stack_low;
+  if (used < t.stack_bytes) t.private_stack_bytes = used;
 }
 
 inline void reference(Kind kind, uint64_t address, uint32_t size, uint32_t site) {
   ThreadState& t = t_self;
-  if (on_stack(t, address)) {
+  if (on_private_stack(t, address)) {
     ++__multigrain_record_private;
     return;
   }
@@ -294,19 +306,28 @@ InRuntime::~InRuntime() {
   t_self.busy = nested_;
 }
 
+void set_running(bool running) {
+  Processor* const p = t_self.processor;
+  if (p == nullptr || (running && t_self.ended)) return;
+  if (running) store(p->published, t_self.clock);
+  store(p->running, uint32_t{running});
+}
+
 Blocked::Blocked() {
-  if (Processor* const p = t_self.processor; p != nullptr) store(p->running, 0u);
+  set_running(false);
 }
 Blocked::~Blocked() {
-  if (Processor* const p = t_self.processor; p != nullptr && !t_self.ended) {
-    store(p->published, t_self.clock);
-    store(p->running, 1u);
-  }
+  set_running(true);
 }
 
 uint64_t thread_clock() {
   // A thread that is created now comes after the private references since the last record, too.
   return t_self.clock + __multigrain_record_private;
+}
+
+uint64_t publish_clock() {
+  publish_stack();
+  return thread_clock();
 }
 
 void advance_clock(uint64_t clock) {
@@ -348,6 +369,7 @@ void record_event(Kind kind, uint64_t address, uint64_t value, uint32_t site) {
 
 void publish_through(uint64_t address) {
   if (!load(g_active)) return;
+  publish_stack();
   const uint64_t clock = thread_clock();
   Slot& slot = slot_of(address);
   lock_word(slot.lock);
@@ -377,11 +399,30 @@ void acquire_through(uint64_t address) {
   record_event(Kind::kAcquire, address, 0, 0);
 }
 
+namespace {
+
+// Returns a number for a thread that begins at `clock`; kMaxProcessors: all are in use. The caller holds g_lock.
+//
+// A number's stream has one thread after another, so a thread that began with the number of one that ended later, by the
+// clocks, would wait for that. Whether such a number is free depends on which of the two ran first on the host; the trace may
+// not. Only if there is no other number does the thread get the one of which it waits least.
+uint32_t free_processor(uint64_t clock) {
+  uint32_t earliest = raw::kMaxProcessors;
+  for (uint32_t number = 0; number < raw::kMaxProcessors; ++number) {
+    const Processor& p = g_processors[number];
+    if (load(p.used) != 0) continue;
+    if (p.clock <= clock) return number;
+    if (earliest == raw::kMaxProcessors || p.clock < g_processors[earliest].clock) earliest = number;
+  }
+  return earliest;
+}
+
+}  // namespace
+
 uint32_t reserve_processor(uint64_t clock) {
   if (!load(g_active)) return kNoProcessor;
   lock_word(g_lock);
-  uint32_t number = 0;
-  while (number < raw::kMaxProcessors && g_processors[number].used != 0) ++number;
+  const uint32_t number = free_processor(clock);
   if (number < raw::kMaxProcessors) {
     Processor& p = g_processors[number];
     p.used = 1;
@@ -418,7 +459,7 @@ void begin_thread(uint32_t processor, uint64_t clock) {
   }
   Processor& p = g_processors[processor];
   t.stack_low = low;
-  t.stack_bytes = bytes;
+  t.stack_bytes = t.private_stack_bytes = bytes;
   t.processor = &p;
   t.next = t.limit = p.next;
   t.end = p.end;
@@ -438,7 +479,7 @@ uint64_t end_thread() {
   p.end = t.end;
   p.clock = t.clock;
   t.next = t.limit = t.end = nullptr;
-  t.stack_bytes = 0;
+  t.stack_bytes = t.private_stack_bytes = 0;
   store(p.running, 0u);
   store(p.used, 0u);
   return t.clock;
@@ -605,6 +646,23 @@ MG_RECORD_EXPORT void __multigrain_record_range(uint64_t to, uint64_t from, uint
   }
 }
 
+// The lanes of a vector instruction with a mask: lane i is of `size` bytes at address + i * size, and is done if bit i of
+// `lanes` is set. `access`: 1 reads, 2 writes.
+MG_RECORD_EXPORT void __multigrain_record_lanes(uint64_t address, uint32_t site, uint32_t size, uint32_t access,
+                                                uint64_t lanes) {
+  const raw::Kind kind = access == 1 ? raw::Kind::kRead : raw::Kind::kWrite;
+  for (; lanes != 0; lanes &= lanes - 1)
+    reference(kind, address + static_cast<uint64_t>(__builtin_ctzll(lanes)) * size, size, site);
+}
+
+// The same for an instruction whose lanes lie one after another in memory, without those that are not done.
+MG_RECORD_EXPORT void __multigrain_record_packed_lanes(uint64_t address, uint32_t site, uint32_t size, uint32_t access,
+                                                       uint64_t lanes) {
+  const raw::Kind kind = access == 1 ? raw::Kind::kRead : raw::Kind::kWrite;
+  const auto count = static_cast<unsigned>(__builtin_popcountll(lanes));
+  for (unsigned i = 0; i < count; ++i) reference(kind, address + uint64_t{i} * size, size, site);
+}
+
 // The instrumented code calls these around an atomic or volatile operation: `access` 1 reads, 2 writes, 3 does both.
 // Operations on one address are in the trace in the order in which they are done, because the slot is locked meanwhile.
 MG_RECORD_EXPORT void __multigrain_record_atomic_begin(uint64_t address, uint32_t site, uint32_t size,
@@ -612,10 +670,11 @@ MG_RECORD_EXPORT void __multigrain_record_atomic_begin(uint64_t address, uint32_
   ThreadState& t = t_self;
   t.held = nullptr;
   if (!active() || t.busy) return;
-  if (on_stack(t, address)) {
+  if (on_private_stack(t, address)) {
     __multigrain_record_private += access == 3 ? 2 : 1;
     return;
   }
+  if ((access & 2) != 0) publish_stack();
   if (t.next >= t.limit && !t.jumped && !make_room(t)) return;
   if (t.jumped && t.end - t.next < kReserve && !make_room(t)) return;
   keep_pace();

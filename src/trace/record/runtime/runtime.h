@@ -12,7 +12,10 @@
 //   - apart from that the threads advance together, one reference each, like the processors of [Bolosky]'s machine
 //     (section 2.3.1), however few cores the traced run had.
 // Two references that race are ordered by the clocks alone: possibly not as they happened. Synchronisation by other
-// means (pipes, signals, futexes of one's own, inline assembly) is not seen.
+// means (pipes, signals, futexes of one's own, inline assembly) is not seen; that of LLVM's OpenMP is (openmp.cpp).
+//
+// A thread's stack is memory like any other where other threads use it. Most of it they cannot: what was put there since the
+// thread last synchronised in a way that lets another thread go on. References to that are private, and are only counted.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +38,10 @@ void acquire_through(uint64_t address);
 void publish_through(uint64_t address);
 void observe_through(uint64_t address);
 
-// While a Blocked exists, the thread is in a system call that ends when another thread makes progress, and the other
-// threads do not wait for it to keep pace.
+// The calling thread waits for other threads from now on, which then do not wait for it to keep pace; or no longer.
+void set_running(bool running);
+
+// While a Blocked exists, the thread is in a system call that ends when another thread makes progress.
 class Blocked {
  public:
   Blocked();
@@ -49,10 +54,13 @@ class Blocked {
 void record_event(raw::Kind kind, uint64_t address, uint64_t value, uint32_t site);
 
 uint64_t thread_clock();
+// Returns the thread's clock for another thread, which will begin or go on after it, and may know this thread's stack then.
+uint64_t publish_clock();
 // Moves the thread's clock forward to `clock`, if it is earlier.
 void advance_clock(uint64_t clock);
 
-// Returns a processor for a thread about to be created, which is the lowest number that no thread has; or kNoProcessor.
+// Returns a processor for a thread that is about to be created by one whose clock is `clock`: the lowest number that no thread
+// has, and that no thread had after that clock; or kNoProcessor.
 inline constexpr uint32_t kNoProcessor = ~uint32_t{0};
 uint32_t reserve_processor(uint64_t clock);
 void give_up_processor(uint32_t processor);
