@@ -38,6 +38,9 @@ unsigned own_holder() {
 // Holds the lock of the turn. Where many threads want few cores, a thread may sleep in that lock for long, though nobody has
 // it: whoever let it go has not come to wake the sleeper. A participant in its turn that sleeps here does not sleep in a
 // system call of its own.
+//
+// The participant that is given the turn meanwhile is woken when the lock has been let go: it may run on another core at
+// once, and would find the lock taken for as long as the system call that wakes it lasts.
 class MG_SCOPED_CAPABILITY TurnGuard {
  public:
   TurnGuard() MG_ACQUIRE(g_shared.turn->lock) {
@@ -47,16 +50,21 @@ class MG_SCOPED_CAPABILITY TurnGuard {
   ~TurnGuard() MG_RELEASE() {
     g_shared.turn->lock.unlock();
     if (own_ != nullptr) own_->wants_lock.store(0, std::memory_order_seq_cst);
+    if (to_wake_ != nullptr) futex_wake(to_wake_->turns, FutexScope::kMachine, 1);
   }
   TurnGuard(const TurnGuard&) = delete;
   TurnGuard& operator=(const TurnGuard&) = delete;
 
+  void give();
+  void give_away();
+
  private:
   Participant* const own_ = takes_part() ? &self() : nullptr;
+  Participant* to_wake_ = nullptr;
 };
 
-// Gives the turn, which nobody has, to the earliest participant, if one is ready. The caller holds the lock.
-void give() {
+// Gives the turn, which nobody has, to the earliest participant, if one is ready.
+void TurnGuard::give() {
   Turn& turn = *g_shared.turn;
   turn.holder = 0;
   if (turn.joined < g_shared.participants.size()) return;
@@ -69,13 +77,12 @@ void give() {
   turn.holder = 1 + *next;
   ++turn.given;
   participant.turns.fetch_add(1, std::memory_order_release);
-  // The turn has come back to the caller.
-  if (turn.holder == own_holder()) return;
-  futex_wake(participant.turns, FutexScope::kMachine, 1);
+  // Where the turn has come back to the caller, nobody sleeps.
+  if (&participant != own_) to_wake_ = &participant;
 }
 
-// Gives the turn away if the caller has it, or if nobody does. The caller holds the lock.
-void give_away() {
+// Gives the turn away if the caller has it, or if nobody does.
+void TurnGuard::give_away() {
   const uint32_t holder = g_shared.turn->holder;
   if (holder == 0 || holder == own_holder()) give();
 }
@@ -99,7 +106,7 @@ void look() {
   }
   const ThreadState state = thread_state(process, thread);
   // A device answers by itself: 'D' is no reason. A thread that has slept and run meanwhile has another number of switches.
-  const TurnGuard hold;
+  TurnGuard hold;
   if (turn.given != given || turn.holder == 0) return;
   const bool wants_lock = g_shared.participants[turn.holder - 1].wants_lock.load(std::memory_order_seq_cst) != 0;
   const bool sleeps = (state.letter == 'S' || state.letter == 'T') && !wants_lock;
@@ -110,7 +117,7 @@ void look() {
   if (!sleeps || !slept || !earliest(g_shared.participants)) return;
   g_shared.participants[turn.holder - 1].state = Participant::kOutside;
   ++turn.interruptions;
-  give();
+  hold.give();
 }
 
 // Waits until the calling participant has been given more than `before` turns.
@@ -156,7 +163,7 @@ void join(unsigned participant, std::optional<Nanoseconds> time) {
   while (is_taken(own)) sleep_ns(kPredecessorLeaves);
   uint32_t before;
   {
-    const TurnGuard hold;
+    TurnGuard hold;
     own.process = static_cast<uint32_t>(getpid());
     own.thread = static_cast<uint32_t>(gettid());
     before = own.turns.load(std::memory_order_relaxed);
@@ -167,28 +174,28 @@ void join(unsigned participant, std::optional<Nanoseconds> time) {
       own.was_made_ready = false;
     }
     if (g_shared.turn->joined < g_shared.participants.size()) ++g_shared.turn->joined;
-    if (g_shared.turn->holder == 0) give();
+    if (g_shared.turn->holder == 0) hold.give();
   }
   await_turn(before);
 }
 
 void leave() {
-  const TurnGuard hold;
+  TurnGuard hold;
   self().state = Participant::kAbsent;
   const bool held = g_shared.turn->holder == own_holder();
   t_participant = -1;
-  if (held) give();
+  if (held) hold.give();
 }
 
 Nanoseconds pass(Nanoseconds time) {
   Participant& own = self();
   uint32_t before;
   {
-    const TurnGuard hold;
+    TurnGuard hold;
     before = own.turns.load(std::memory_order_relaxed);
     own.state = Participant::kReady;
     own.time = time;
-    give_away();
+    hold.give_away();
   }
   await_turn(before);
   return own.time;
@@ -198,11 +205,11 @@ Nanoseconds wait() {
   Participant& own = self();
   uint32_t before;
   {
-    const TurnGuard hold;
+    TurnGuard hold;
     before = own.turns.load(std::memory_order_relaxed);
     own.state = own.was_made_ready ? Participant::kReady : Participant::kWaits;
     own.was_made_ready = false;
-    give_away();
+    hold.give_away();
   }
   await_turn(before);
   return own.time;
@@ -210,7 +217,7 @@ Nanoseconds wait() {
 
 void make_ready(unsigned participant, Nanoseconds time) {
   MG_CHECK(participant < g_shared.participants.size(), participant);
-  const TurnGuard hold;
+  TurnGuard hold;
   Participant& other = g_shared.participants[participant];
   switch (other.state) {
     case Participant::kWaits:
@@ -227,7 +234,7 @@ void make_ready(unsigned participant, Nanoseconds time) {
       other.was_made_ready = true;
       return;
   }
-  if (g_shared.turn->holder == 0) give();
+  if (g_shared.turn->holder == 0) hold.give();
 }
 
 uint64_t turns_given() {
