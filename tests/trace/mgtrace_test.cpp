@@ -134,6 +134,53 @@ TEST_F(Mgtrace, FiltersKeepTheAllocationsThatAreAlive) {
   EXPECT_THAT(names_of("--references 4000- --no-events"), ElementsAre());
 }
 
+// Two processors with a counter each in one allocation, `apart` bytes from each other.
+Whole counters(uint64_t apart) {
+  Whole trace;
+  trace.header.processors = 2;
+  trace.header.names = {"", "counters"};
+  trace.header.sites = {{}, {"/src/count.c", "main", 7}, {"/src/count.c", "count", 3}};
+  for (uint64_t i = 0; i < 2000; ++i) {
+    const auto processor = static_cast<ProcessorId>(i % 2);
+    trace.references.push_back({0x10000 + apart * processor, 2, processor, Access::kWrite, 8});
+  }
+  trace.events.push_back({0, 0x10000, apart + 8, 1, 1, 0, EventKind::kAllocate});
+  return trace;
+}
+
+TEST_F(Mgtrace, SharingNamesTheDataAndWhatWouldHelp) {
+  write_file(directory_ / "broken", counters(8), {});
+  write_file(directory_ / "repaired", counters(64), {});
+  const Run broken = run("sharing broken");
+  EXPECT_EQ(broken.status, 0);
+  // Each write but each processor's first asks for the line in vain, at 51 ns.
+  EXPECT_THAT(broken.text,
+              HasSubstr("False sharing: 1,998 of 1,999 moves of written lines are useless, an estimated 102 us"));
+  EXPECT_THAT(broken.text, HasSubstr("1  counters, of count.c:7 (main), 16 bytes\n"));
+  EXPECT_THAT(broken.text, HasSubstr("bytes 0-7 "));
+  EXPECT_THAT(broken.text, HasSubstr("bytes 8-15 "));
+  EXPECT_THAT(broken.text,
+              HasSubstr("count.c:3 (count) wants the line that count.c:3 (count) has written: 1,998 times"));
+  EXPECT_THAT(broken.text, HasSubstr("repair: give each of these a line of its own"));
+  const Run repaired = run("sharing repaired");
+  EXPECT_EQ(repaired.status, 0);
+  EXPECT_THAT(repaired.text, HasSubstr("No false sharing"));
+  // In a line of 128 bytes the two meet again.
+  EXPECT_THAT(run("sharing repaired --line 128").text, HasSubstr("False sharing: 1,998 of 1,999"));
+  EXPECT_EQ(run("sharing broken argument").text, "mgtrace: 'broken' is a trace, and has no arguments\n");
+  EXPECT_EQ(run("sharing").text, "mgtrace: give a trace, or a program and its arguments\n");
+  EXPECT_EQ(nlohmann::json::parse(run("sharing broken --json").text)["schema"], "mgtrace-analysis");
+
+  const Run compared = run("compare broken repaired");
+  EXPECT_EQ(compared.status, 0);
+  EXPECT_THAT(compared.text, testing::ContainsRegex("counters \\(count.c\\) +1,998 +0 +-100 %"));
+  EXPECT_THAT(compared.text,
+              HasSubstr("The second has 1,999 fewer moves: an estimated 102 us of all processors' time saved."));
+  EXPECT_THAT(run("compare repaired broken").text, HasSubstr("The second has 1,999 more moves"));
+  EXPECT_THAT(run("compare broken broken").text, HasSubstr("Both move lines equally often."));
+  EXPECT_EQ(run("compare broken nothing").status, 2);
+}
+
 TEST_F(Mgtrace, RepairsWhatWasCutOff) {
   const Whole trace = some_trace();
   write_file(directory_ / "whole", trace, {.block_references = 1000});

@@ -507,6 +507,19 @@ TEST(RecordTest, DilationIsAgainstTheBaselineThatIsNamed) {
   EXPECT_GT((*file)->header().dilation, 0);
 }
 
+// A program is recorded first, and its trace does not stay, unless it is asked for.
+TEST(RecordTest, SharingRecordsAProgram) {
+  const Folder folder;
+  const auto [status, output] = shell("cd " + folder.path() + " && TMPDIR=" + folder.path() + " " + kMgtrace +
+                                      " sharing -- " + kPrograms + "/stack.traced");
+  EXPECT_EQ(status, 0) << output;
+  EXPECT_THAT(output, HasSubstr("1  stack of processor 0"));
+  EXPECT_THAT(output, HasSubstr("stack.c:9 (count) wants the line that stack.c:9 (count) has written"));
+  EXPECT_EQ(folder.files(), 0u);
+  EXPECT_EQ(shell(kMgtrace + " sharing -o " + folder / "t.mgt" + " " + kPrograms + "/threads.traced").first, 7);
+  EXPECT_EQ(folder.files(), 1u);
+}
+
 // A program that is recorded may have effects that must not happen twice.
 TEST(RecordTest, TheProgramRunsOnce) {
   const Folder folder;

@@ -10,6 +10,7 @@
 
 #include "analysis_options.h"
 #include "commands.h"
+#include "texts.h"
 
 namespace multigrain::trace::tool {
 namespace {
@@ -21,25 +22,6 @@ struct AnalyzeArguments {
   std::string json_output;
   bool overwrite = false;
 };
-
-std::string bytes_text(uint64_t bytes) {
-  if (bytes >= 1 << 20 && bytes % (1 << 20) == 0) return fmt::format("{} MiB", bytes >> 20);
-  if (bytes >= 1 << 10 && bytes % (1 << 10) == 0) return fmt::format("{} KiB", bytes >> 10);
-  return fmt::format("{}", bytes);
-}
-
-// Of a JSON SITE.
-std::string site_text(const json& site) {
-  if (site.is_null()) return "?";
-  const auto function = site["function"].get<std::string>();
-  const auto file = site["file"].get<std::string>();
-  if (file.empty()) return function.empty() ? "?" : function;
-  const auto line = site["line"].get<unsigned>();
-  const std::string name = std::filesystem::path(file).filename().string();
-  // What the compiler made of several lines is of none.
-  if (line == 0) return function.empty() ? name : fmt::format("{} ({})", name, function);
-  return fmt::format("{}:{}", name, line);
-}
 
 // A percentage with so many digits that matter, never as a power of ten.
 std::string percent_text(double percent, int digits) {
@@ -239,15 +221,7 @@ void print_false_sharing(const json& out) {
   fmt::print("\nWho causes it, at blocks of {}: {} block moves are useful, {} first copies, {} false sharing\n\n",
              bytes_text(a["block_size"].get<uint64_t>()), figure(a, "useful", true), figure(a, "cold", true),
              figure(a, "false", true));
-  auto name_of = [&](const json& number) -> std::string {
-    for (const json& group : a["groups"]) {
-      if (group["group"] != number) continue;
-      auto name = group["name"].get<std::string>();
-      if (!name.empty()) return name;
-      if (!group["site"].is_null()) return site_text(group["site"]);
-    }
-    return number == 0 ? "(no allocation)" : fmt::format("allocation {}", number.get<uint64_t>());
-  };
+  auto name_of = [&](const json& number) { return group_text(a, number); };
   constexpr size_t kMost = 10;
   if (moves["false"] != 0) {
     fmt::print("{:<28} {:<24} {:>10} {:>{}} {:>{}} {:>{}}\n", "allocation", "at", "instances", "false moves",

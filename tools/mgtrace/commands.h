@@ -23,6 +23,8 @@ Command add_filter(CLI::App& app);
 Command add_analyze(CLI::App& app);
 Command add_report(CLI::App& app);
 Command add_record(CLI::App& app);
+Command add_sharing(CLI::App& app);
+Command add_compare(CLI::App& app);
 Command add_cc(CLI::App& app);
 Command add_cxx(CLI::App& app);
 

@@ -9,22 +9,32 @@
 
 #include "base/standard_output.h"
 #include "commands.h"
+#include "trace/format/trace_file.h"
 
 namespace {
 
-// The words of `mgtrace record [OPTIONS] -- PROGRAM ...` without the "--", which CLI11 would take for the end of
-// record's own words. One after the program is the program's.
-std::vector<std::string> without_separator(std::vector<std::string> words, const CLI::App& app) {
-  if (words.empty() || words.front() != "record") return words;
-  const CLI::App* const record = app.get_subcommand("record");
-  for (size_t i = 1; i < words.size(); ++i) {
-    if (words[i] == "--") {
-      words.erase(words.begin() + static_cast<ptrdiff_t>(i));
-      break;
+// The words as CLI11 is to see them. What follows the program of `mgtrace record` and `mgtrace sharing` is the program's.
+//   - `mgtrace record [OPTIONS] -- PROGRAM ...`: without the "--", which CLI11 would take for the end of the subcommand's own
+//     words.
+//   - `mgtrace sharing TRACE [OPTIONS]`: with the trace behind its options, since a trace has no arguments.
+std::vector<std::string> in_order(std::vector<std::string> words, const CLI::App& app) {
+  if (words.empty() || (words.front() != "record" && words.front() != "sharing")) return words;
+  const CLI::App* const command = app.get_subcommand(words.front());
+  // Returns the index of the first word from `i` on that is no option and no option's value.
+  const auto after_options = [&](size_t i) {
+    for (; i < words.size() && words[i].starts_with("-") && words[i] != "--"; ++i) {
+      const CLI::Option* const option = command->get_option_no_throw(words[i]);
+      if (option != nullptr && option->get_items_expected_max() > 0) ++i;
     }
-    if (!words[i].starts_with("-")) break;
-    const CLI::Option* const option = record->get_option_no_throw(words[i]);
-    if (option != nullptr && option->get_items_expected_max() > 0) ++i;
+    return std::min(i, words.size());
+  };
+  const size_t first = after_options(1);
+  if (first == words.size()) return words;
+  const auto at = words.begin() + static_cast<ptrdiff_t>(first);
+  if (words[first] == "--") {
+    words.erase(at);
+  } else if (words.front() == "sharing" && multigrain::trace::TraceFile::begins_as_trace(words[first])) {
+    std::rotate(at, at + 1, words.begin() + static_cast<ptrdiff_t>(after_options(first + 1)));
   }
   return words;
 }
@@ -39,11 +49,11 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   // One line a subcommand.
   const std::vector<Command> commands = {
-      add_info(app),   add_import(app), add_filter(app), add_analyze(app),
-      add_report(app), add_record(app), add_cc(app),     add_cxx(app),
+      add_record(app), add_sharing(app), add_compare(app), add_info(app), add_import(app),
+      add_filter(app), add_analyze(app), add_report(app),  add_cc(app),   add_cxx(app),
   };
   try {
-    std::vector<std::string> words = without_separator({argv + 1, argv + argc}, app);
+    std::vector<std::string> words = in_order({argv + 1, argv + argc}, app);
     std::reverse(words.begin(), words.end());  // as CLI11 wants them
     app.parse(std::move(words));
   } catch (const CLI::ParseError& error) {

@@ -1,4 +1,6 @@
 // mgtrace record: runs a program and writes the trace of its references.
+#include "record.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <signal.h>
@@ -21,17 +23,6 @@
 namespace multigrain::trace::tool {
 namespace {
 
-struct RecordArguments {
-  std::string output = "trace.mgt";
-  bool overwrite = false;
-  bool single_step = false;
-  bool json = false;
-  std::string baseline;
-  std::string scratch;
-  uint64_t limit = 0;
-  int level = 3;
-};
-
 // What is printed at the end.
 struct Summary {
   RunResult run;
@@ -46,6 +37,7 @@ struct Summary {
 };
 
 void print(const RecordArguments& options, const Summary& summary) {
+  if (options.quiet) return;
   const double dilation = summary.baseline_seconds > 0 ? summary.run.seconds / summary.baseline_seconds : 0;
   const double bytes_per_reference =
       summary.references == 0 ? 0 : static_cast<double>(summary.file_bytes) / static_cast<double>(summary.references);
@@ -184,6 +176,17 @@ Result<int> record_stepped(const RecordArguments& options, const std::vector<std
 
 }  // namespace
 
+Result<int> record_trace(RecordArguments options, const std::vector<std::string>& command) {
+  // Before the program runs, not after.
+  if (!options.overwrite && std::filesystem::exists(options.output))
+    return fail("{} exists; give --force to replace it", options.output);
+  if (options.scratch.empty()) {
+    options.scratch = std::filesystem::path(options.output).parent_path().string();
+    if (options.scratch.empty()) options.scratch = ".";
+  }
+  return options.single_step ? record_stepped(options, command) : record_compiled(options, command);
+}
+
 Command add_record(CLI::App& app) {
   CLI::App* const sub = app.add_subcommand(
       "record", "Run a program and write the trace of its references: mgtrace record [OPTIONS] PROGRAM [ARGUMENTS...]");
@@ -208,15 +211,7 @@ Command add_record(CLI::App& app) {
             if (command.empty())
               return fail("there is no program to record: mgtrace record [OPTIONS] PROGRAM [ARGUMENTS...]");
             if (command.front().starts_with("-")) return fail("there is no option '{}'", command.front());
-            // Before the program runs, not after.
-            if (!options->overwrite && std::filesystem::exists(options->output)) {
-              return fail("{} exists; give --force to replace it", options->output);
-            }
-            if (options->scratch.empty()) {
-              options->scratch = std::filesystem::path(options->output).parent_path().string();
-              if (options->scratch.empty()) options->scratch = ".";
-            }
-            return options->single_step ? record_stepped(*options, command) : record_compiled(*options, command);
+            return record_trace(*options, command);
           }};
 }
 

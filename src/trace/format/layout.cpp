@@ -25,8 +25,12 @@ std::array<uint8_t, kFileHeaderBytes> pack_file_header() {
   return bytes;
 }
 
+bool has_file_magic(std::span<const uint8_t, kFileHeaderBytes> bytes) {
+  return std::memcmp(bytes.data(), kFileMagic.data(), kFileMagic.size()) == 0;
+}
+
 Result<uint32_t> unpack_file_header(std::span<const uint8_t, kFileHeaderBytes> bytes) {
-  if (std::memcmp(bytes.data(), kFileMagic.data(), 8) != 0) return fail("it is not a Multigrain trace");
+  if (!has_file_magic(bytes)) return fail("it is not a Multigrain trace");
   if (get<uint64_t>(bytes.data() + 16) != checksum_of(bytes.data(), 16)) return fail("its first 24 bytes are damaged");
   const auto version = get<uint32_t>(bytes.data() + 8);
   if (version > kVersion)

@@ -36,6 +36,8 @@ struct BlockHeader {
 uint64_t checksum_of(const void* data, size_t size);
 
 std::array<uint8_t, kFileHeaderBytes> pack_file_header();
+// Returns whether these are the first bytes of a trace, of whatever version.
+bool has_file_magic(std::span<const uint8_t, kFileHeaderBytes> bytes);
 // Returns the version, or what is wrong.
 Result<uint32_t> unpack_file_header(std::span<const uint8_t, kFileHeaderBytes> bytes);
 

@@ -203,6 +203,17 @@ std::string TraceFile::Implementation::scan() {
   return fmt::format("it ends at byte {} without an index: it was cut off, or its writer was killed", offset);
 }
 
+bool TraceFile::begins_as_trace(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return false;
+  struct stat status;
+  std::array<uint8_t, kFileHeaderBytes> bytes{};
+  const bool found = fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && read_at(fd, bytes.data(), bytes.size(), 0) &&
+                     has_file_magic(bytes);
+  close(fd);
+  return found;
+}
+
 Result<std::unique_ptr<TraceFile>> TraceFile::open(std::string path, ReadOptions options) {
   auto implementation = std::make_unique<Implementation>();
   Implementation& file = *implementation;

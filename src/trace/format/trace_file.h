@@ -41,6 +41,8 @@ class TraceFile final : public TraceSource {
   // delivered the references before it.
   static Result<std::unique_ptr<TraceFile>> open(std::string path, ReadOptions options = {});
   ~TraceFile() override;
+  // Returns whether the file can be read and begins as a trace does, of whatever version.
+  static bool begins_as_trace(const std::string& path);
 
   // The header is complete from the beginning, if the file is.
   [[nodiscard]] const TraceHeader& header() const override;

@@ -77,8 +77,8 @@ Machine numa_machine(uint64_t block_size = 4096, const Components& components = 
 Machine dsm_machine(uint64_t block_size = 4096, const Components& components = {});
 Machine dsm_plus_machine(uint64_t block_size = 4096, const Components& components = {});
 
-// These are the machines known by name: "ace", "butterfly"; "cc", "cc+", "numa", "dsm", "dsm+"; "two-socket",
-// "two-socket-2m", "cxl2", "cxl3", "rdma", "page-dsm-4k", "page-dsm-2m".
+// These are the machines known by name: "ace", "butterfly"; "cc", "cc+", "numa", "dsm", "dsm+"; "cache-lines",
+// "two-socket", "two-socket-2m", "cxl2", "cxl3", "rdma", "page-dsm-4k", "page-dsm-2m".
 const std::vector<Machine>& known_machines();
 // Returns the five machines of chapter 6, from the best to the worst in Figure 6.1.
 std::vector<Machine> chapter6_machines(const Components& components = {});

@@ -1,0 +1,33 @@
+// A study of how a program's cores share cache lines: what `mgtrace sharing` and `mgtrace compare` print.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/error.h"
+
+namespace multigrain::trace::tool {
+
+struct LineStudyOptions {
+  std::string machine = "cache-lines";
+  std::string line_size = "64";
+  unsigned word_bytes = 4;
+  bool partial = false;
+};
+
+void add_line_study_options(CLI::App& command, LineStudyOptions& options);
+
+struct LineStudy {
+  nlohmann::json study;  // src/trace/analysis/study.h documents it
+  double move_ns = 0;    // what one move of a line costs; 0: the machine does not say how long its unit is
+
+  [[nodiscard]] const nlohmann::json& attribution() const { return study["false_sharing"]["attribution"]; }
+  // Block moves of the kind "cold", "useful" or "false".
+  [[nodiscard]] uint64_t moves(const char* kind) const { return attribution()["moves"][kind].get<uint64_t>(); }
+  [[nodiscard]] uint64_t all_moves() const { return moves("cold") + moves("useful") + moves("false"); }
+};
+
+Result<LineStudy> study_lines(const std::string& trace, const LineStudyOptions& options);
+
+}  // namespace multigrain::trace::tool

@@ -1,0 +1,217 @@
+// mgtrace sharing: which data make cache lines move between cores for nothing, who does that, and what would end it. One
+// screen.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+
+#include "commands.h"
+#include "line_study.h"
+#include "record.h"
+#include "texts.h"
+#include "trace/format/trace_file.h"
+
+namespace multigrain::trace::tool {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+struct SharingArguments {
+  LineStudyOptions lines;
+  unsigned top = 5;
+  bool as_json = false;
+  RecordArguments record;  // for a program
+  std::string output;      // keep the program's trace there; empty: do not
+};
+
+// Of each thing that is ranked, so many parts are listed.
+constexpr size_t kParts = 3;
+// A layout that does not save so much of an object's useless moves is no repair.
+constexpr double kWorthwhile = 0.5;
+
+// A folder for the trace of a program, which goes with it.
+class ScratchFolder {
+ public:
+  ScratchFolder() {
+    std::error_code error;
+    std::string name = (fs::temp_directory_path(error) / "mgtrace-XXXXXX").string();
+    if (!error && mkdtemp(name.data()) != nullptr) path_ = name;
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) fs::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  [[nodiscard]] const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+std::string user_text(const json& user) {
+  return user.is_number() ? fmt::format("processor {}", user.get<unsigned>()) : user.get<std::string>();
+}
+
+// "reads: several, writes: processor 1".
+std::string users_text(const json& field) {
+  const std::string readers = user_text(field["readers"]), writers = user_text(field["writers"]);
+  if (readers == writers)
+    return "read and written by " + (readers == "several" ? std::string("several processors") : readers);
+  const auto side = [](const char* verb, const std::string& user) {
+    return user == "none" ? fmt::format("not {}", verb)
+                          : fmt::format("{} by {}", verb, user == "several" ? "several processors" : user);
+  };
+  return side("written", writers) + ", " + side("read", readers);
+}
+
+std::string cost_text(const LineStudy& lines, uint64_t moves) {
+  return lines.move_ns == 0 ? "" : fmt::format(", {}", time_text(static_cast<double>(moves) * lines.move_ns));
+}
+
+// What another layout of the group would save.
+void print_repair(const LineStudy& lines, const json& group) {
+  const auto useless =
+      static_cast<double>(group["moves"]["false"].get<uint64_t>() + group["culprit"].get<uint64_t>()) / 2;
+  const json* best = nullptr;
+  for (const json& plan : lines.study["false_sharing"]["plans"]) {
+    if (plan["group"].is_null() || plan["group"] != group["group"]) continue;
+    if (best == nullptr || plan["moves_after"].get<uint64_t>() < (*best)["moves_after"].get<uint64_t>()) best = &plan;
+  }
+  if (best == nullptr) return;
+  const auto before = (*best)["moves_before"].get<double>(), after = (*best)["moves_after"].get<double>();
+  if (before - after < kWorthwhile * useless) {
+    fmt::print("   repair: none of the layouts that were tried helps much\n");
+    return;
+  }
+  const auto change = (*best)["change"].get<std::string>();
+  const char* const what =
+      change == "separate"     ? "begin each block on a line of its own, and let nothing else be in its last line"
+      : change == "pad fields" ? "give each of these a line of its own (alignas, padding)"
+                               : "put together what one processor uses, each processor's part on lines of its own";
+  fmt::print("   repair: {}: {} moves instead of {}, {} bytes more\n", what,
+             count_text((*best)["moves_after"].get<uint64_t>()), count_text((*best)["moves_before"].get<uint64_t>()),
+             count_text((*best)["extra_bytes"].get<uint64_t>()));
+}
+
+void print_group(const LineStudy& lines, unsigned rank, const json& group) {
+  const json& attribution = lines.attribution();
+  const json& number = group["group"];
+  const auto instances = group["instances"].get<uint64_t>();
+  const auto useless = group["moves"]["false"].get<uint64_t>();
+  std::string where;
+  if (number != 0 && !group["site"].is_null()) where = fmt::format(", of {}", site_text(group["site"], true));
+  if (number != 0 && group["bytes"].get<uint64_t>() != 0) {
+    where += instances == 1 ? fmt::format(", {} bytes", count_text(group["bytes"].get<uint64_t>()))
+                            : fmt::format(", {} blocks, {} bytes", count_text(instances),
+                                          count_text(group["bytes"].get<uint64_t>()));
+  }
+  fmt::print("\n{}  {}{}\n   {} useless moves{}; {} useful ones\n", rank, group_text(attribution, number), where,
+             count_text(useless), cost_text(lines, useless), count_text(group["moves"]["useful"].get<uint64_t>()));
+  size_t listed = 0;
+  for (const json& field : attribution["fields"]) {
+    if (field["group"] != number) continue;
+    if (listed++ == kParts) {
+      fmt::print("   ... more fields\n");
+      break;
+    }
+    const auto offset = field["offset"].get<uint64_t>();
+    const auto last = offset + field["bytes"].get<uint64_t>() - 1;
+    const std::string range =
+        number == 0 ? fmt::format("{:#x}-{:#x}", offset, last) : fmt::format("{}-{}", offset, last);
+    fmt::print("   bytes {:<16} {}: loses its line {} times, takes it {} times\n", range, users_text(field),
+               count_text(field["victim"].get<uint64_t>()), count_text(field["culprit"].get<uint64_t>()));
+  }
+  listed = 0;
+  for (const json& cause : attribution["causes"]) {
+    if (cause["victim_group"] != number) continue;
+    if (listed++ == kParts) break;
+    const std::string taker =
+        cause["culprit_group"] == number ? "" : fmt::format(" ({})", group_text(attribution, cause["culprit_group"]));
+    fmt::print("   {} wants the line that {}{} has written: {} times\n", site_text(cause["victim_site"], true),
+               site_text(cause["culprit_site"], true), taker, count_text(cause["moves"].get<uint64_t>()));
+  }
+  print_repair(lines, group);
+}
+
+void print_sharing(const LineStudy& lines, const std::string& trace, unsigned top) {
+  const json& of = lines.study["trace"];
+  fmt::print("{}: {} references of {} processors; lines of {} bytes{}\n", trace,
+             count_text(of["references"].get<uint64_t>()), of["processors"].get<unsigned>(),
+             lines.attribution()["block_size"].get<uint64_t>(),
+             lines.move_ns == 0 ? "" : fmt::format(", {} a move", time_text(lines.move_ns)));
+  const uint64_t useless = lines.moves("false");
+  if (useless == 0) {
+    fmt::print(
+        "No false sharing: of {} moves of written lines, {} bring data that another processor wrote, and {} are first "
+        "copies.\n",
+        count_text(lines.all_moves()), count_text(lines.moves("useful")), count_text(lines.moves("cold")));
+    return;
+  }
+  fmt::print("False sharing: {} of {} moves of written lines are useless{}.\n", count_text(useless),
+             count_text(lines.all_moves()),
+             lines.move_ns == 0 ? ""
+                                : fmt::format(", an estimated {} of all processors' time",
+                                              time_text(static_cast<double>(useless) * lines.move_ns)));
+  std::vector<json> groups;
+  for (const json& group : lines.attribution()["groups"])
+    if (group["moves"]["false"] != 0) groups.push_back(group);
+  std::ranges::stable_sort(groups, std::greater(),
+                           [](const json& group) { return group["moves"]["false"].get<uint64_t>(); });
+  for (unsigned i = 0; i < std::min<size_t>(top, groups.size()); ++i) print_group(lines, i + 1, groups[i]);
+  if (groups.size() > top) fmt::print("\n{} more; --top N lists more of them\n", groups.size() - top);
+}
+
+Result<int> run_sharing(SharingArguments options, const std::vector<std::string>& words) {
+  if (words.empty()) return fail("give a trace, or a program and its arguments");
+  if (words.front().starts_with("-")) return fail("there is no option '{}'", words.front());
+  std::string trace = words.front();
+  int status = 0;
+  const ScratchFolder scratch;
+  if (!TraceFile::begins_as_trace(trace)) {
+    if (options.output.empty() && scratch.path().empty())
+      return fail("cannot make a folder for the program's trace; give --output a file to write it to");
+    trace = options.output.empty() ? (scratch.path() / "trace.mgt").string() : options.output;
+    options.record.output = trace;
+    options.record.quiet = true;
+    const auto recorded = record_trace(options.record, words);
+    if (!recorded) return tl::unexpected(recorded.error());
+    status = *recorded;
+  } else if (words.size() > 1) {
+    return fail("'{}' is a trace, and has no arguments", trace);
+  }
+  const auto lines = study_lines(trace, options.lines);
+  if (!lines) return tl::unexpected(lines.error());
+  if (options.as_json) {
+    fmt::print("{}\n", lines->study.dump(1, ' ', false, json::error_handler_t::replace));
+  } else {
+    print_sharing(*lines, words.front(), options.top);
+  }
+  return status;
+}
+
+}  // namespace
+
+Command add_sharing(CLI::App& app) {
+  CLI::App* const sub = app.add_subcommand(
+      "sharing",
+      "Name the data that make cache lines move between cores for nothing: mgtrace sharing [OPTIONS] TRACE, or PROGRAM "
+      "[ARGUMENTS...], which is recorded first");
+  const auto options = std::make_shared<SharingArguments>();
+  add_line_study_options(*sub, options->lines);
+  sub->add_option("--top", options->top, "how many allocations to list; default 5")->type_name("N");
+  sub->add_option("-o,--output", options->output, "keep the program's trace there")->type_name("TRACE");
+  sub->add_flag("-f,--force", options->record.overwrite, "replace that trace if it exists");
+  sub->add_flag("--single-step", options->record.single_step,
+                "record an unmodified program, instruction by instruction: thousands of times slower");
+  sub->add_option("--limit", options->record.limit, "stop recording after about so many references")->type_name("N");
+  sub->add_flag("--json", options->as_json, "print the whole study as JSON");
+  sub->prefix_command();
+  return {sub, [sub, options] { return run_sharing(*options, sub->remaining()); }};
+}
+
+}  // namespace multigrain::trace::tool
