@@ -32,6 +32,9 @@ Result<LineStudy> study_lines(const std::string& trace, const LineStudyOptions& 
   if (!study) return tl::unexpected(study.error());
   LineStudy out{.study = std::move(*study)};
   out.move_ns = machine->remote_move.at(out.attribution()["block_size"].get<uint64_t>()) * machine->unit_ns;
+  const nlohmann::json& counts = out.study["trace"];
+  const double references = counts["references"].get<double>() + counts["private_references"].get<double>();
+  out.all_ns = out.study["machines"][0]["results"][0]["mcpr"].get<double>() * references * machine->unit_ns;
   return out;
 }
 

@@ -30,6 +30,8 @@ struct SharingArguments {
 
 // Of each thing that is ranked, so many parts are listed.
 constexpr size_t kParts = 3;
+// Less than so many per cent of what all references cost does not matter.
+constexpr double kLittle = 1;
 // A layout that does not save so much of an object's useless moves is no repair.
 constexpr double kWorthwhile = 0.5;
 
@@ -152,11 +154,16 @@ void print_sharing(const LineStudy& lines, const std::string& trace, unsigned to
         count_text(lines.all_moves()), count_text(lines.moves("useful")), count_text(lines.moves("cold")));
     return;
   }
-  fmt::print("False sharing: {} of {} moves of written lines are useless{}.\n", count_text(useless),
-             count_text(lines.all_moves()),
-             lines.move_ns == 0 ? ""
-                                : fmt::format(", an estimated {} of all processors' time",
-                                              time_text(static_cast<double>(useless) * lines.move_ns)));
+  fmt::print("False sharing: {} of {} moves of written lines are useless", count_text(useless),
+             count_text(lines.all_moves()));
+  if (lines.move_ns == 0) {
+    fmt::print(".\n");
+  } else {
+    const double cost = static_cast<double>(useless) * lines.move_ns;
+    const double percent = 100 * cost / lines.all_ns;
+    fmt::print(", an estimated {}: {:.{}f} % of what all references cost{}.\n", time_text(cost), percent,
+               percent < 10 ? 1 : 0, percent < kLittle ? ", which is little" : "");
+  }
   std::vector<json> groups;
   for (const json& group : lines.attribution()["groups"])
     if (group["moves"]["false"] != 0) groups.push_back(group);
