@@ -131,9 +131,7 @@ class Study:
             # The check at the end is ours; the thesis's programs had none.
             facts = json.loads(self.call(mgtrace, "info", "--full", "--json", whole))
             (self.work / f"{name}.info.json").write_text(json.dumps(facts))
-            self.call(
-                mgtrace, "filter", "--force", "--references", f"0-{facts['parallel']['end']}", whole, "-o", part
-            )
+            self.call(mgtrace, "filter", "--force", "--references", f"0-{facts['parallel']['end']}", whole, "-o", part)
 
         def analyze(kind, *options):
             path = self.work / f"{name}.{kind}.json"

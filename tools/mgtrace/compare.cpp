@@ -101,7 +101,9 @@ void print_comparison(const CompareArguments& options, const LineStudy& before, 
     const uint64_t most = std::max(old_moves.useless, new_moves.useless);
     if (most != 0) rows.emplace_back(most, thing, old_moves, new_moves);
   }
-  std::ranges::stable_sort(rows, std::greater(), [](const auto& row) { return std::get<0>(row); });
+  std::ranges::sort(rows, [](const auto& a, const auto& b) {
+    return std::tuple(std::get<0>(b), std::get<1>(a)) < std::tuple(std::get<0>(a), std::get<1>(b));
+  });
   if (!rows.empty()) fmt::print("\n{:<40} {:>16} {:>16} {:>10}\n", "useless moves of", "before", "after", "");
   for (size_t i = 0; i < std::min<size_t>(options.top, rows.size()); ++i) {
     const auto& [most, thing, old_moves, new_moves] = rows[i];

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <utility>
 
 #include "commands.h"
 #include "line_study.h"
@@ -167,8 +168,10 @@ void print_sharing(const LineStudy& lines, const std::string& trace, unsigned to
   std::vector<json> groups;
   for (const json& group : lines.attribution()["groups"])
     if (group["moves"]["false"] != 0) groups.push_back(group);
-  std::ranges::stable_sort(groups, std::greater(),
-                           [](const json& group) { return group["moves"]["false"].get<uint64_t>(); });
+  std::ranges::sort(groups, [](const json& a, const json& b) {
+    const auto key = [](const json& x) { return x["moves"]["false"].get<uint64_t>(); };
+    return std::pair(key(b), a["group"].get<uint64_t>()) < std::pair(key(a), b["group"].get<uint64_t>());
+  });
   for (unsigned i = 0; i < std::min<size_t>(top, groups.size()); ++i) print_group(lines, i + 1, groups[i]);
   if (groups.size() > top) fmt::print("\n{} more; --top N lists more of them\n", groups.size() - top);
 }
