@@ -161,9 +161,39 @@ TEST(Policies, PlatinumFreezesAndThaws) {
   const auto policy = [] { return platinum_policy({.t1 = 5, .t2 = 10}); };
   CostParts expected{.local = 12, .global = 0, .remote = 8, .remote_moves = 2, .global_moves = 0};
   EXPECT_EQ(run(references, 2, butterfly(), policy()).parts, expected);
-  // Where there is global memory, frozen blocks are there.
-  expected = {.local = 12, .global = 8, .remote = 0, .remote_moves = 1, .global_moves = 2};
+  // So it does where there is global memory, unless it is asked to freeze blocks there.
   EXPECT_EQ(run(references, 2, ace(), policy()).parts, expected);
+  expected = {.local = 12, .global = 8, .remote = 0, .remote_moves = 1, .global_moves = 2};
+  EXPECT_EQ(run(references, 2, ace(), platinum_policy({.t1 = 5, .t2 = 10, .freeze_in_global = true})).parts, expected);
+}
+
+TEST(Policies, ParametersFollowTheName) {
+  std::vector<Reference> references;
+  add(references, 0, kWrite);
+  add(references, 1, kWrite);
+  add(references, 0, kWrite, 8);
+  add(references, 0, kWrite, 10);
+  const auto parts = [&](const char* text) {
+    auto policy = make_policy(text, butterfly());
+    EXPECT_TRUE(policy) << text;
+    return run(references, 2, butterfly(), std::move(*policy)).parts;
+  };
+  EXPECT_EQ(parts("platinum:t1=5:t2=10"), run(references, 2, butterfly(), platinum_policy({.t1 = 5, .t2 = 10})).parts);
+  EXPECT_FALSE(parts("platinum:t1=5:t2=10") == parts("platinum"));
+  EXPECT_EQ(parts("ace:invalidations=1"), run(references, 2, butterfly(), ace_policy(1)).parts);
+  EXPECT_EQ(parts("delay:references=3:invalidations=1"), run(references, 2, butterfly(), delay_policy(3, 1)).parts);
+  for (const auto& [text, sentence] : std::vector<std::pair<const char*, const char*>>{
+           {"platinum:t3=5", "the policy 'platinum' has no parameter 't3'; it has t1, t2"},
+           {"global:t1=5", "the policy 'global' has no parameter 't1'; it has none"},
+           {"ace:invalidations=0", "'invalidations=0' of the policy 'ace:invalidations=0' is no parameter"},
+           {"ace:", "'' of the policy 'ace:' is no parameter"},
+           {"ace:x", "'x' of the policy 'ace:x' is no parameter"},
+           {"platinumx", "there is no policy 'platinumx'; there are ace, delay"},
+       }) {
+    const auto refused = make_policy(text, butterfly());
+    ASSERT_FALSE(refused) << text;
+    EXPECT_THAT(refused.error().message, testing::HasSubstr(sentence));
+  }
 }
 
 TEST(Policies, PlatinumBacksOff) {

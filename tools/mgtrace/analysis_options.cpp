@@ -121,7 +121,10 @@ void add_analysis_options(CLI::App& command, AnalysisOptions& options) {
   command.add_option("--block-size", options.block_sizes, "sizes of the sweep; default 32 to 8K, 64K, 2M")
       ->delimiter(',')
       ->type_name("BYTES");
-  command.add_option("--policy", options.policies, "policies to compare with optimal placement, or all")
+  command
+      .add_option(
+          "--policy", options.policies,
+          "policies to compare with optimal placement, or all; with parameters as in platinum:t1=2500:t2=250000")
       ->delimiter(',')
       ->type_name("NAME");
   command.add_option("--vary", options.parameters, "sweep parameters of the machines: R, r, G, g, o_s")

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <charconv>
 #include <cmath>
 
 #include "trace/model/block_table.h"
@@ -54,19 +55,21 @@ class Delay final : public Ace {
 class Platinum final : public Policy {
  public:
   explicit Platinum(const PlatinumOptions& options) : options_(options) {}
-  [[nodiscard]] std::string name() const override { return options_.back_off ? "platinum-back-off" : "platinum"; }
+  [[nodiscard]] std::string name() const override {
+    return options_.freeze_in_global ? "platinum-global" : options_.back_off ? "platinum-back-off" : "platinum";
+  }
   Decision on_reference(BlockState& block, const Reference& reference, uint64_t time) override {
     uint64_t& invalidated = block.memo[0];  // the time of the last invalidation, + 1
     uint64_t& invalidator = block.memo[1];
     uint64_t& thaw = block.memo[2];  // the block is frozen before the thaw of this number
     uint64_t& backed_off = block.memo[3];
     const uint64_t epoch = time / options_.t2;
-    if (epoch < thaw) return Decision::global();
+    if (epoch < thaw) return frozen();
     if (invalidated != 0 && invalidator != reference.processor && time - (invalidated - 1) <= options_.t1) {
       // The block was frozen again before it had been thawed for as long as a thaw takes to come around.
       backed_off = options_.back_off && thaw != 0 && epoch == thaw ? std::min<uint64_t>(backed_off + 1, 20) : 0;
       thaw = epoch + (uint64_t{1} << backed_off);
-      return Decision::global();
+      return frozen();
     }
     if (reference.access == Access::kWrite) {
       invalidated = time + 1;
@@ -76,6 +79,8 @@ class Platinum final : public Policy {
   }
 
  private:
+  [[nodiscard]] Decision frozen() const { return options_.freeze_in_global ? Decision::global() : Decision::stay(); }
+
   const PlatinumOptions options_;
 };
 
@@ -378,17 +383,86 @@ std::unique_ptr<Policy> static_global_policy() {
 }
 
 const std::vector<std::string>& policy_names() {
-  static const std::vector<std::string> names = {"ace",         "delay",          "platinum",    "platinum-back-off",
-                                                 "competitive", "always-migrate", "first-touch", "interleaved",
-                                                 "global"};
+  static const std::vector<std::string> names = {
+      "ace",         "delay",          "platinum",    "platinum-back-off", "platinum-global",
+      "competitive", "always-migrate", "first-touch", "interleaved",       "global"};
   return names;
 }
 
-Result<std::unique_ptr<Policy>> make_policy(std::string_view name, const Machine& machine) {
-  if (name == "ace") return ace_policy();
-  if (name == "delay") return delay_policy();
-  if (name == "platinum") return platinum_policy();
-  if (name == "platinum-back-off") return platinum_policy({.back_off = true});
+namespace {
+
+// The parameters of "NAME:KEY=VALUE:KEY=VALUE".
+struct PolicyText {
+  std::string_view name;
+  std::vector<std::pair<std::string_view, uint64_t>> parameters;
+};
+
+Result<PolicyText> parse_policy(std::string_view text) {
+  PolicyText out{.name = text.substr(0, text.find(':')), .parameters = {}};
+  for (size_t at = out.name.size(); at < text.size();) {
+    const std::string_view rest = text.substr(at + 1);
+    const std::string_view parameter = rest.substr(0, rest.find(':'));
+    const size_t equals = parameter.find('=');
+    uint64_t value = 0;
+    const char* const end = parameter.data() + parameter.size();
+    const auto number = equals == std::string_view::npos ? end : parameter.data() + equals + 1;
+    const auto [read, error] = std::from_chars(number, end, value);
+    if (error != std::errc() || read != end || value == 0)
+      return fail("'{}' of the policy '{}' is no parameter: give NAME=N with a whole number of at least 1", parameter,
+                  text);
+    out.parameters.emplace_back(parameter.substr(0, equals), value);
+    at += 1 + parameter.size();
+  }
+  return out;
+}
+
+// Takes the policy's parameters, of which `known` has the names and where the values go.
+Status take_parameters(const PolicyText& text, std::initializer_list<std::pair<std::string_view, uint64_t*>> known) {
+  for (const auto& [name, value] : text.parameters) {
+    const auto* const found = std::ranges::find(known, name, [](const auto& entry) { return entry.first; });
+    if (found != known.end()) {
+      *found->second = value;
+      continue;
+    }
+    std::string names;
+    for (const auto& [each, place] : known) names += (names.empty() ? "" : ", ") + std::string(each);
+    return fail("the policy '{}' has no parameter '{}'{}", text.name, name,
+                names.empty() ? "; it has none" : "; it has " + names);
+  }
+  return {};
+}
+
+unsigned as_count(uint64_t value) {
+  return static_cast<unsigned>(std::min<uint64_t>(value, ~0u));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Policy>> make_policy(std::string_view text, const Machine& machine) {
+  const auto parsed = parse_policy(text);
+  if (!parsed) return tl::unexpected(parsed.error());
+  const std::string_view name = parsed->name;
+  Status taken;
+  if (name == "ace" || name == "delay") {
+    uint64_t invalidations = 4, references = 100;
+    taken = name == "ace" ? take_parameters(*parsed, {{"invalidations", &invalidations}})
+                          : take_parameters(*parsed, {{"references", &references}, {"invalidations", &invalidations}});
+    if (!taken) return tl::unexpected(taken.error());
+    return name == "ace" ? ace_policy(as_count(invalidations))
+                         : delay_policy(as_count(references), as_count(invalidations));
+  }
+  if (name.starts_with("platinum")) {
+    PlatinumOptions options{.back_off = name == "platinum-back-off", .freeze_in_global = name == "platinum-global"};
+    if (name == "platinum" || options.back_off || options.freeze_in_global) {
+      taken = take_parameters(*parsed, {{"t1", &options.t1}, {"t2", &options.t2}});
+      if (!taken) return tl::unexpected(taken.error());
+      return platinum_policy(options);
+    }
+  }
+  if (std::ranges::find(policy_names(), name) != policy_names().end()) {
+    taken = take_parameters(*parsed, {});
+    if (!taken) return tl::unexpected(taken.error());
+  }
   if (name == "competitive") return competitive_policy(machine);
   if (name == "always-migrate") return always_migrate_policy();
   if (name == "first-touch") return first_touch_policy();
@@ -399,12 +473,13 @@ Result<std::unique_ptr<Policy>> make_policy(std::string_view name, const Machine
   return fail("there is no policy '{}'; there are {}", name, names);
 }
 
-bool policy_suits(std::string_view name, const Machine& machine) {
-  if (name == "global") return machine.has_global();
-  if (name == "ace" || name == "platinum" || name == "platinum-back-off") {
-    return machine.has_global() || machine.has_remote_reference();
-  }
-  if (name == "delay" || name == "first-touch" || name == "interleaved") return machine.has_remote_reference();
+bool policy_suits(std::string_view text, const Machine& machine) {
+  const std::string_view name = text.substr(0, text.find(':'));
+  if (name == "global" || name == "platinum-global") return machine.has_global();
+  if (name == "ace") return machine.has_global() || machine.has_remote_reference();
+  if (name == "platinum" || name == "platinum-back-off" || name == "delay" || name == "first-touch" ||
+      name == "interleaved")
+    return machine.has_remote_reference();
   return true;
 }
 

@@ -81,13 +81,17 @@ class Policy {
 std::unique_ptr<Policy> ace_policy(unsigned invalidations = 4);
 // This is the same policy, but a decision takes `references` references from a new location first.
 std::unique_ptr<Policy> delay_policy(unsigned references = 100, unsigned invalidations = 4);
-// This policy freezes a block that one processor has invalidated and another processor refers to within t1 references;
-// thaws all frozen blocks every t2 references. With back_off (the final version), a block that is frozen again soon
-// after a thaw sleeps through twice as many of the next ones.
+// This policy freezes a block where it is that one processor has invalidated and another processor refers to within t1
+// references; thaws all frozen blocks every t2 references ([Bolosky], section 5.1). With back_off (the final version), a
+// block that is frozen again soon after a thaw sleeps through twice as many of the next ones. With freeze_in_global,
+// frozen blocks are in global memory, as the section says that they could be.
+//
+// The thesis has t1 = 10 ms and t2 = 1 s, by each program's references a second.
 struct PlatinumOptions {
   uint64_t t1 = 10'000;     // 10 ms at a reference a microsecond
   uint64_t t2 = 1'000'000;  // 1 s
   bool back_off = false;
+  bool freeze_in_global = false;
 };
 std::unique_ptr<Policy> platinum_policy(const PlatinumOptions& options = {});
 // After [BlackSleator], this policy makes a copy for a processor when its remote reads have cost as much as the copy
@@ -99,14 +103,16 @@ std::unique_ptr<Policy> first_touch_policy();    // for ever at the processor th
 std::unique_ptr<Policy> interleaved_policy();    // for ever at processor (block number mod processors)
 std::unique_ptr<Policy> static_global_policy();  // for ever in global memory
 
-// Returns a policy by its name: "ace", "delay", "platinum", "platinum-back-off", "competitive", "always-migrate",
-// "first-touch", "interleaved", "global"; an error lists them.
+// Returns a policy by its name: "ace", "delay", "platinum", "platinum-back-off", "platinum-global", "competitive",
+// "always-migrate", "first-touch", "interleaved", "global"; an error lists them. Parameters may follow, as in
+// "platinum:t1=2500:t2=250000", "ace:invalidations=2", "delay:references=50"; each is a whole number of at least 1.
 const std::vector<std::string>& policy_names();
-Result<std::unique_ptr<Policy>> make_policy(std::string_view name, const Machine& machine);
+Result<std::unique_ptr<Policy>> make_policy(std::string_view text, const Machine& machine);
 
-// Returns whether the policy of that name means something on the machine: static ones need remote reference, "global"
-// global memory, and the others that freeze either of them.
-bool policy_suits(std::string_view name, const Machine& machine);
+// Returns whether the policy of that name, with parameters or without, means something on the machine: static ones and
+// those that freeze a block where it is need remote reference; "global" and "platinum-global" need global memory; "ace"
+// needs one of the two.
+bool policy_suits(std::string_view text, const Machine& machine);
 
 // This says what to evaluate: one policy on one machine.
 struct PolicyRun {
