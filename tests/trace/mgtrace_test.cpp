@@ -169,7 +169,9 @@ TEST_F(Mgtrace, SharingNamesTheDataAndWhatWouldHelp) {
   EXPECT_EQ(repaired.status, 0);
   EXPECT_THAT(repaired.text, HasSubstr("No false sharing"));
   // In a line of 128 bytes the two meet again.
-  EXPECT_THAT(run("sharing repaired --line 128").text, HasSubstr("False sharing: 1,998 of 1,999"));
+  EXPECT_THAT(
+      run("sharing repaired --line 128").text,
+      HasSubstr("False sharing: 1,998 of 1,999 moves of written lines are useless, an estimated 102 us: 97 % of "));
   EXPECT_EQ(run("sharing broken argument").text, "mgtrace: 'broken' is a trace, and has no arguments\n");
   EXPECT_EQ(run("sharing").text, "mgtrace: give a trace, or a program and its arguments\n");
   EXPECT_EQ(nlohmann::json::parse(run("sharing broken --json").text)["schema"], "mgtrace-analysis");

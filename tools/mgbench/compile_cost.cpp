@@ -1,7 +1,6 @@
 #include "compile_cost.h"
 
 #include <elf.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
@@ -13,30 +12,12 @@
 
 #include "base/child_process.h"
 #include "base/clock.h"
+#include "base/temporary_folder.h"
 
 namespace multigrain::bench {
 namespace {
 
 namespace fs = std::filesystem;
-
-// A folder that is gone with this object.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = fs::temp_directory_path() / "mgbench-XXXXXX";
-    if (mkdtemp(name.data()) != nullptr) path_ = name;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  [[nodiscard]] const fs::path& path() const { return path_; }  // empty: it could not be made
-
- private:
-  fs::path path_;
-};
 
 // C++ sources, and what the workloads' front end has written, are compiled by mg++.
 std::string compiler_for(const fs::path& file) {
@@ -79,7 +60,7 @@ Result<uint64_t> code_bytes(const fs::path& object) {
 
 Result<std::vector<CompileRow>> measure_compilation(const fs::path& tools, const std::vector<std::string>& files,
                                                     const std::vector<std::string>& options, unsigned rounds) {
-  const TemporaryFolder folder;
+  const TemporaryFolder folder("mgbench");
   if (folder.path().empty()) return fail("cannot make a folder in {}", fs::temp_directory_path().string());
   const fs::path object = folder.path() / "object.o";
   std::vector<CompileRow> rows;

@@ -232,9 +232,6 @@ void print_false_sharing(const json& out) {
                  group["instances"].get<uint64_t>(), figure(group, "false", true), count_width,
                  figure(group, "culprit"), count_width, figure(group, "useful", true), count_width);
     }
-    auto user = [](const json& value) {
-      return value.is_number() ? fmt::format("processor {}", value.get<unsigned>()) : value.get<std::string>();
-    };
     fmt::print("\n{:<28} {:>16} {:>8} {:<14} {:<14} {:>{}} {:>{}}\n", "bytes of", "offset", "bytes", "read by",
                "written by", "false moves", count_width, "caused", count_width);
     for (size_t i = 0; i < std::min(kMost, a["fields"].size()); ++i) {
@@ -242,7 +239,7 @@ void print_false_sharing(const json& out) {
       const auto offset = field["offset"].get<uint64_t>();
       fmt::print("{:<28} {:>16} {:>8} {:<14} {:<14} {:>{}} {:>{}}\n", name_of(field["group"]),
                  field["group"] == 0 ? fmt::format("{:#x}", offset) : fmt::format("{}", offset),
-                 field["bytes"].get<uint64_t>(), user(field["readers"]), user(field["writers"]),
+                 field["bytes"].get<uint64_t>(), user_text(field["readers"]), user_text(field["writers"]),
                  figure(field, "victim"), count_width, figure(field, "culprit"), count_width);
     }
     fmt::print("\n{:<28} {:<24} {:<28} {:<24} {:>{}}\n", "a reference to", "at", "lost its block to a write of", "at",

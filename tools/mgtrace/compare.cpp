@@ -70,10 +70,6 @@ void print_row(std::string_view what, uint64_t before, uint64_t after) {
              change_text(static_cast<double>(before), static_cast<double>(after)));
 }
 
-double mcpr_of(const LineStudy& lines) {
-  return lines.study["machines"][0]["results"][0]["mcpr"].get<double>();
-}
-
 void print_comparison(const CompareArguments& options, const LineStudy& before, const LineStudy& after) {
   fmt::print("before: {}\nafter:  {}\nlines of {} bytes{}\n\n", options.before, options.after,
              before.attribution()["block_size"].get<uint64_t>(),
@@ -87,8 +83,8 @@ void print_comparison(const CompareArguments& options, const LineStudy& before, 
   print_row("  useless (false sharing)", before.moves("false"), after.moves("false"));
   print_row("  that bring another processor's data", before.moves("useful"), after.moves("useful"));
   print_row("  first copies", before.moves("cold"), after.moves("cold"));
-  fmt::print("{:<40} {:>16.4g} {:>16.4g} {:>10}\n", "mean cost of a reference (1: never moves)", mcpr_of(before),
-             mcpr_of(after), change_text(mcpr_of(before), mcpr_of(after)));
+  fmt::print("{:<40} {:>16.4g} {:>16.4g} {:>10}\n", "mean cost of a reference (1: never moves)", before.mcpr,
+             after.mcpr, change_text(before.mcpr, after.mcpr));
 
   const std::map<Thing, Moves> old_things = things_of(before), new_things = things_of(after);
   std::vector<std::tuple<uint64_t, Thing, Moves, Moves>> rows;  // the larger number of useless moves first

@@ -1,7 +1,6 @@
 #include "line_study.h"
 
 #include "analysis_options.h"
-#include "trace/model/machine.h"
 
 namespace multigrain::trace::tool {
 
@@ -26,15 +25,17 @@ Result<LineStudy> study_lines(const std::string& trace, const LineStudyOptions& 
   analysis.word_bytes = options.word_bytes;
   analysis.false_sharing = true;
   analysis.partial = options.partial;
-  const auto machine = find_machine(options.machine);
-  if (!machine) return tl::unexpected(machine.error());
   auto study = analyze_trace(analysis);
   if (!study) return tl::unexpected(study.error());
   LineStudy out{.study = std::move(*study)};
-  out.move_ns = machine->remote_move.at(out.attribution()["block_size"].get<uint64_t>()) * machine->unit_ns;
   const nlohmann::json& counts = out.study["trace"];
   const double references = counts["references"].get<double>() + counts["private_references"].get<double>();
-  out.all_ns = out.study["machines"][0]["results"][0]["mcpr"].get<double>() * references * machine->unit_ns;
+  if (references == 0) return out;
+  const double move = out.attribution()["mcpr_per_move"].get<double>();
+  const double all_units_ns = references * out.study["machines"][0]["machine"]["unit_ns"].get<double>();
+  out.mcpr = 1 + move * out.study["false_sharing"]["block_sizes"][0]["moves"].get<double>();
+  out.move_ns = move * all_units_ns;
+  out.all_ns = out.mcpr * all_units_ns;
   return out;
 }
 

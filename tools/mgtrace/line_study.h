@@ -20,8 +20,10 @@ void add_line_study_options(CLI::App& command, LineStudyOptions& options);
 
 struct LineStudy {
   nlohmann::json study;  // src/trace/analysis/study.h documents it
-  double move_ns = 0;    // what one move of a line costs; 0: the machine does not say how long its unit is
-  double all_ns = 0;     // what all references cost, private ones and moves among them
+  double mcpr =
+      1;  // the mean cost of a reference, in units of the machine's, where a line moves to whoever refers to it
+  double move_ns = 0;  // what one move of a line costs; 0: the machine does not say how long its unit is
+  double all_ns = 0;   // what all references cost, private ones and moves among them
 
   [[nodiscard]] const nlohmann::json& attribution() const { return study["false_sharing"]["attribution"]; }
   // Block moves of the kind "cold", "useful" or "false".

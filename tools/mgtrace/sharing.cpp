@@ -1,14 +1,13 @@
 // mgtrace sharing: which data make cache lines move between cores for nothing, who does that, and what would end it. One
 // screen.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
 #include <memory>
+#include <optional>
 #include <utility>
 
+#include "base/temporary_folder.h"
 #include "commands.h"
 #include "line_study.h"
 #include "record.h"
@@ -19,7 +18,6 @@ namespace multigrain::trace::tool {
 namespace {
 
 using nlohmann::json;
-namespace fs = std::filesystem;
 
 struct SharingArguments {
   LineStudyOptions lines;
@@ -36,31 +34,7 @@ constexpr double kLittle = 1;
 // A layout that does not save so much of an object's useless moves is no repair.
 constexpr double kWorthwhile = 0.5;
 
-// A folder for the trace of a program, which goes with it.
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    std::error_code error;
-    std::string name = (fs::temp_directory_path(error) / "mgtrace-XXXXXX").string();
-    if (!error && mkdtemp(name.data()) != nullptr) path_ = name;
-  }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  [[nodiscard]] const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
-std::string user_text(const json& user) {
-  return user.is_number() ? fmt::format("processor {}", user.get<unsigned>()) : user.get<std::string>();
-}
-
-// "reads: several, writes: processor 1".
+// "written by several processors, read by processor 1" of a field.
 std::string users_text(const json& field) {
   const std::string readers = user_text(field["readers"]), writers = user_text(field["writers"]);
   if (readers == writers)
@@ -181,11 +155,14 @@ Result<int> run_sharing(SharingArguments options, const std::vector<std::string>
   if (words.front().starts_with("-")) return fail("there is no option '{}'", words.front());
   std::string trace = words.front();
   int status = 0;
-  const ScratchFolder scratch;
+  std::optional<TemporaryFolder> scratch;
   if (!TraceFile::begins_as_trace(trace)) {
-    if (options.output.empty() && scratch.path().empty())
-      return fail("cannot make a folder for the program's trace; give --output a file to write it to");
-    trace = options.output.empty() ? (scratch.path() / "trace.mgt").string() : options.output;
+    if (options.output.empty()) {
+      scratch.emplace("mgtrace");
+      if (scratch->path().empty())
+        return fail("cannot make a folder for the program's trace; give --output a file to write it to");
+    }
+    trace = scratch ? (scratch->path() / "trace.mgt").string() : options.output;
     options.record.output = trace;
     options.record.quiet = true;
     const auto recorded = record_trace(options.record, words);

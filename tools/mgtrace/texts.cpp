@@ -42,6 +42,10 @@ std::string site_text(const json& site, bool with_function) {
   return function.empty() || (line != 0 && !with_function) ? text : fmt::format("{} ({})", text, function);
 }
 
+std::string user_text(const json& user) {
+  return user.is_number() ? fmt::format("processor {}", user.get<unsigned>()) : user.get<std::string>();
+}
+
 std::string group_text(const json& attribution, const json& number) {
   for (const json& group : attribution["groups"]) {
     if (group["group"] != number) continue;
