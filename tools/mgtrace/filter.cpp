@@ -99,10 +99,13 @@ Status note_allocations(const std::string& input, bool allow_partial, size_t end
   auto probe = TraceFile::open(input);
   if (!probe) return tl::unexpected<Error>(probe.error());
   const std::vector<BlockInfo>& blocks = (*probe)->blocks();
-  for (size_t first = 0; first < end; ++first) {
-    if (blocks[first].events == 0) continue;
-    auto source =
-        TraceFile::open(input, {.first_block = first, .end_block = first + 1, .allow_partial = allow_partial});
+  for (size_t first = 0, after = 0; first < end; first = after) {
+    for (after = first; after < end && blocks[after].events != 0;) ++after;
+    if (after == first) {
+      ++after;
+      continue;
+    }
+    auto source = TraceFile::open(input, {.first_block = first, .end_block = after, .allow_partial = allow_partial});
     if (!source) return tl::unexpected<Error>(source.error());
     while (true) {
       const auto batch = (*source)->next();
