@@ -54,7 +54,7 @@ class Stacks {
   uint64_t gap_bytes_ = 0;
 };
 
-// The pages of memory, by number, that one of several things concerns.
+// A set of pages of memory, by their numbers.
 class Pages {
  public:
   void insert(uint64_t address) {
@@ -119,7 +119,7 @@ struct MergedTrace::Implementation {
   std::vector<Stream> streams;
   std::vector<Stream*> heap;  // ordered by next_clock, with the least in front
   Stacks stacks;
-  Pages shared_pages;  // those that a processor whose stack they are not in refers to
+  Pages shared_pages;  // those to which a processor refers that does not have its own stack there
   std::unordered_map<SiteId, uint32_t> names_of_sites;
   std::unordered_map<ProcessorId, uint32_t> names_of_stacks;
   uint64_t merged = 0;

@@ -171,34 +171,40 @@ MG_RECORD_EXPORT int munmap(void* address, size_t bytes) {
   return REAL(munmap)(address, bytes);
 }
 
-// The functions below are of locks. A thread that gets a lock comes after the release that let it in. It tries first,
-// so that an uncontended lock does not count as blocked.
+// The functions below are of locks. A thread that gets a lock comes after the release that let it in.
 
+namespace {
+
+// Takes `status` from a function of POSIX or C11 that has tried to get the lock. It got it if that is 0, or says that the thread
+// which held a robust mutex has ended.
+int note_acquired(const volatile void* lock, int status) {
+  if (status == 0 || status == EOWNERDEAD) acquire_through(address_of(lock));
+  return status;
+}
+
+// Makes a call that may wait for other threads.
+template <typename Call>
+int blocked(Call call) {
+  const Blocked while_calling;
+  return call();
+}
+
+}  // namespace
+
+// A mutex is tried first, so that an uncontended one does not count as blocked.
 MG_RECORD_EXPORT int pthread_mutex_lock(pthread_mutex_t* mutex) {
   keep_pace();
   int status = REAL(pthread_mutex_trylock)(mutex);
-  if (status == EBUSY) {
-    const Blocked blocked;
-    status = REAL(pthread_mutex_lock)(mutex);
-  }
-  if (status == 0 || status == EOWNERDEAD) acquire_through(address_of(mutex));
-  return status;
+  if (status == EBUSY) status = blocked([=] { return REAL(pthread_mutex_lock)(mutex); });
+  return note_acquired(mutex, status);
 }
 
 MG_RECORD_EXPORT int pthread_mutex_trylock(pthread_mutex_t* mutex) {
-  const int status = REAL(pthread_mutex_trylock)(mutex);
-  if (status == 0 || status == EOWNERDEAD) acquire_through(address_of(mutex));
-  return status;
+  return note_acquired(mutex, REAL(pthread_mutex_trylock)(mutex));
 }
 
 MG_RECORD_EXPORT int pthread_mutex_timedlock(pthread_mutex_t* mutex, const timespec* until) {
-  int status = 0;
-  {
-    const Blocked blocked;
-    status = REAL(pthread_mutex_timedlock)(mutex, until);
-  }
-  if (status == 0 || status == EOWNERDEAD) acquire_through(address_of(mutex));
-  return status;
+  return note_acquired(mutex, blocked([=] { return REAL(pthread_mutex_timedlock)(mutex, until); }));
 }
 
 MG_RECORD_EXPORT int pthread_mutex_unlock(pthread_mutex_t* mutex) {
@@ -208,18 +214,11 @@ MG_RECORD_EXPORT int pthread_mutex_unlock(pthread_mutex_t* mutex) {
 
 MG_RECORD_EXPORT int pthread_spin_lock(pthread_spinlock_t* lock) {
   keep_pace();
-  {
-    const Blocked blocked;
-    REAL(pthread_spin_lock)(lock);
-  }
-  acquire_through(address_of(lock));
-  return 0;
+  return note_acquired(lock, blocked([=] { return REAL(pthread_spin_lock)(lock); }));
 }
 
 MG_RECORD_EXPORT int pthread_spin_trylock(pthread_spinlock_t* lock) {
-  const int status = REAL(pthread_spin_trylock)(lock);
-  if (status == 0) acquire_through(address_of(lock));
-  return status;
+  return note_acquired(lock, REAL(pthread_spin_trylock)(lock));
 }
 
 MG_RECORD_EXPORT int pthread_spin_unlock(pthread_spinlock_t* lock) {
@@ -231,36 +230,20 @@ MG_RECORD_EXPORT int pthread_spin_unlock(pthread_spinlock_t* lock) {
 
 MG_RECORD_EXPORT int pthread_rwlock_rdlock(pthread_rwlock_t* lock) {
   keep_pace();
-  int status = 0;
-  {
-    const Blocked blocked;
-    status = REAL(pthread_rwlock_rdlock)(lock);
-  }
-  if (status == 0) acquire_through(address_of(lock));
-  return status;
+  return note_acquired(lock, blocked([=] { return REAL(pthread_rwlock_rdlock)(lock); }));
 }
 
 MG_RECORD_EXPORT int pthread_rwlock_wrlock(pthread_rwlock_t* lock) {
   keep_pace();
-  int status = 0;
-  {
-    const Blocked blocked;
-    status = REAL(pthread_rwlock_wrlock)(lock);
-  }
-  if (status == 0) acquire_through(address_of(lock));
-  return status;
+  return note_acquired(lock, blocked([=] { return REAL(pthread_rwlock_wrlock)(lock); }));
 }
 
 MG_RECORD_EXPORT int pthread_rwlock_tryrdlock(pthread_rwlock_t* lock) {
-  const int status = REAL(pthread_rwlock_tryrdlock)(lock);
-  if (status == 0) acquire_through(address_of(lock));
-  return status;
+  return note_acquired(lock, REAL(pthread_rwlock_tryrdlock)(lock));
 }
 
 MG_RECORD_EXPORT int pthread_rwlock_trywrlock(pthread_rwlock_t* lock) {
-  const int status = REAL(pthread_rwlock_trywrlock)(lock);
-  if (status == 0) acquire_through(address_of(lock));
-  return status;
+  return note_acquired(lock, REAL(pthread_rwlock_trywrlock)(lock));
 }
 
 MG_RECORD_EXPORT int pthread_rwlock_unlock(pthread_rwlock_t* lock) {
@@ -276,11 +259,7 @@ namespace {
 template <typename Condition, typename Mutex, typename Wait>
 int wait_on(Condition* condition, Mutex* mutex, Wait wait) {
   release_through(address_of(mutex));
-  int status = 0;
-  {
-    const Blocked blocked;
-    status = wait();
-  }
+  const int status = blocked(wait);
   observe_through(address_of(condition));
   acquire_through(address_of(mutex));
   return status;
@@ -586,28 +565,16 @@ MG_RECORD_EXPORT int thrd_detach(thrd_t thread) {
 MG_RECORD_EXPORT int mtx_lock(mtx_t* mutex) {
   keep_pace();
   int status = REAL(mtx_trylock)(mutex);
-  if (status == thrd_busy) {
-    const Blocked blocked;
-    status = REAL(mtx_lock)(mutex);
-  }
-  if (status == thrd_success) acquire_through(address_of(mutex));
-  return status;
+  if (status == thrd_busy) status = blocked([=] { return REAL(mtx_lock)(mutex); });
+  return note_acquired(mutex, status);
 }
 
 MG_RECORD_EXPORT int mtx_trylock(mtx_t* mutex) {
-  const int status = REAL(mtx_trylock)(mutex);
-  if (status == thrd_success) acquire_through(address_of(mutex));
-  return status;
+  return note_acquired(mutex, REAL(mtx_trylock)(mutex));
 }
 
 MG_RECORD_EXPORT int mtx_timedlock(mtx_t* mutex, const timespec* until) {
-  int status = thrd_success;
-  {
-    const Blocked blocked;
-    status = REAL(mtx_timedlock)(mutex, until);
-  }
-  if (status == thrd_success) acquire_through(address_of(mutex));
-  return status;
+  return note_acquired(mutex, blocked([=] { return REAL(mtx_timedlock)(mutex, until); }));
 }
 
 MG_RECORD_EXPORT int mtx_unlock(mtx_t* mutex) {

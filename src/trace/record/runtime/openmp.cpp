@@ -32,14 +32,6 @@ struct Region {
   uint64_t clock[2];
 };
 
-void lock(Region& region) {
-  while (__atomic_exchange_n(&region.lock, 1u, __ATOMIC_ACQUIRE) != 0) {
-  }
-}
-void unlock(Region& region) {
-  __atomic_store_n(&region.lock, 0u, __ATOMIC_RELEASE);
-}
-
 Region* region_of(const ompt_data_t* parallel) {
   return parallel == nullptr ? nullptr : static_cast<Region*>(parallel->ptr);
 }
@@ -107,15 +99,15 @@ void sync_region(ompt_sync_region_t kind, ompt_scope_endpoint_t endpoint, ompt_d
   const unsigned slot = phase % 2;
   if (endpoint == ompt_scope_begin) {
     const uint64_t clock = publish_clock();
-    lock(*region);
+    lock_word(region->lock);
     if (region->phase[slot] != phase + 1) region->phase[slot] = phase + 1, region->clock[slot] = 0;
     if (region->clock[slot] < clock) region->clock[slot] = clock;
-    unlock(*region);
+    unlock_word(region->lock);
     return;
   }
-  lock(*region);
+  lock_word(region->lock);
   const uint64_t clock = region->clock[slot];
-  unlock(*region);
+  unlock_word(region->lock);
   ++task->value;
   advance_clock(clock);
   observe_through(address_of_tasks());  // a barrier waits for tasks, too
@@ -127,9 +119,9 @@ void reduction(ompt_sync_region_t, ompt_scope_endpoint_t endpoint, ompt_data_t* 
                const void*) {
   Region* const region = region_of(parallel);
   if (endpoint != ompt_scope_begin || region == nullptr || task == nullptr) return;
-  lock(*region);
+  lock_word(region->lock);
   const uint64_t clock = region->clock[task->value % 2];
-  unlock(*region);
+  unlock_word(region->lock);
   advance_clock(clock);
 }
 

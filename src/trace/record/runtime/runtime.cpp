@@ -109,15 +109,6 @@ void store(T& to, T value) {
   __atomic_store_n(&to, value, __ATOMIC_RELEASE);
 }
 
-void lock_word(uint32_t& word) {
-  for (unsigned spins = 0; __atomic_exchange_n(&word, 1u, __ATOMIC_ACQUIRE) != 0; ++spins) {
-    if (spins >= 64) sched_yield();
-  }
-}
-void unlock_word(uint32_t& word) {
-  __atomic_store_n(&word, 0u, __ATOMIC_RELEASE);
-}
-
 uint64_t now_ns() {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -297,6 +288,15 @@ void join_clock(ThreadState& t, uint64_t clock) {
 
 bool active() {
   return load(g_active);
+}
+
+void lock_word(uint32_t& word) {
+  for (unsigned spins = 0; __atomic_exchange_n(&word, 1u, __ATOMIC_ACQUIRE) != 0; ++spins) {
+    if (spins >= 64) sched_yield();
+  }
+}
+void unlock_word(uint32_t& word) {
+  __atomic_store_n(&word, 0u, __ATOMIC_RELEASE);
 }
 
 InRuntime::InRuntime() : nested_(t_self.busy) {

@@ -29,6 +29,10 @@ namespace multigrain::trace::record {
 // Returns true between the start of the runtime and the end of the recording.
 bool active();
 
+// A lock of the runtime's own, which no traced program sees: 0 is free. The thread that holds it does not call the program.
+void lock_word(uint32_t& word);
+void unlock_word(uint32_t& word);
+
 // These are the clocks that synchronisation carries, by address of what it goes through. Two addresses that share a
 // slot are ordered more than they need to be. A thread calls release_through() before the operation that lets another
 // thread in, and acquire_through() after the one that lets itself in.
