@@ -4,50 +4,170 @@
     study/thesis_study.py BUILD [--work DIRECTORY] [--programs sorbyr,gauss] [--document FILE] [--threads N]
 
 BUILD is a build directory with the targets mgtrace and traced_programs. What exists in --work is not made again, so that
-a study that was interrupted goes on. Needs nothing but Python's standard library; ten minutes of processor time.
+a study that was interrupted goes on. Needs nothing but Python's standard library. The table "times" says what it took.
 """
 
 import argparse
+import dataclasses
 import json
 import math
 import pathlib
 import re
+import resource
 import subprocess
 import sys
 
-# Our program, the thesis's trace in whose style it is, its arguments. 7 threads and the main one are the 8 processors of
-# the ACE; merge sorts need a power of two.
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    theirs: str  # the thesis's trace whose place it takes
+    program: str  # of workloads/traced
+    arguments: str
+    half: str  # with half as many threads
+
+
+# The sizes are the thesis's (section 2.2), but for mp3d and water, which are other programs than SPLASH's. 7 threads and
+# the main one are the 8 processors of the ACE. Merge sorts need a power of two, and only 8 threads give gauss bands of
+# whole pages. The number of sweeps of the two SORs is not in the thesis.
 PROGRAMS = {
-    "sorbyr": ("sorbyr", "sor", "--threads 7 --size 510 --steps 10 --variant rows"),
-    "sorbyc": ("sorbyc", "sor", "--threads 7 --size 510 --steps 10 --variant cols"),
-    "gauss": ("gauss", "gauss", "--threads 7 --size 256"),
-    "matmult": ("matmult", "matmul", "--threads 7 --size 160"),
-    "bsort": ("bsort", "mergesort", "--threads 8 --size 100000 --variant pairs"),
-    "kmerge": ("kmerge", "mergesort", "--threads 8 --size 100000 --variant split"),
-    "mp3d": ("mp3d", "mp3d", "--threads 7 --size 20000 --steps 20"),
-    "water": ("water", "water", "--threads 7 --size 512 --steps 10"),
-    "qsort": ("p-qsort", "quicksort", "--threads 7 --size 150000"),
-    "life": ("p-life", "life", "--threads 7 --size 256 --steps 20"),
+    "sorbyr": Program(
+        "sorbyr",
+        "sor",
+        "--threads 7 --size 406 --steps 20 --variant rows",
+        "--threads 3 --size 406 --steps 20 --variant rows",
+    ),
+    "sorbyc": Program(
+        "sorbyc",
+        "sor",
+        "--threads 7 --size 406 --steps 20 --variant cols",
+        "--threads 3 --size 406 --steps 20 --variant cols",
+    ),
+    "gauss": Program("gauss", "gauss", "--threads 8 --size 512", "--threads 4 --size 512"),
+    "matmult": Program(
+        "matmult",
+        "matmul",
+        "--threads 7 --size 200 --variant timing",
+        "--threads 3 --size 200 --variant timing",
+    ),
+    "bsort": Program(
+        "bsort",
+        "mergesort",
+        "--threads 8 --size 163840 --variant pairs",
+        "--threads 4 --size 163840 --variant pairs",
+    ),
+    "kmerge": Program(
+        "kmerge",
+        "mergesort",
+        "--threads 8 --size 81920 --variant split",
+        "--threads 4 --size 81920 --variant split",
+    ),
+    "mp3d": Program("mp3d", "mp3d", "--threads 7 --size 20000 --steps 20", "--threads 3 --size 20000 --steps 20"),
+    "water": Program("water", "water", "--threads 7 --size 512 --steps 10", "--threads 3 --size 512 --steps 10"),
+    "e-fft": Program("e-fft", "fft", "--threads 8 --size 256 --steps 1", "--threads 4 --size 256 --steps 1"),
+    "p-gauss": Program(
+        "p-gauss", "gauss", "--threads 7 --size 100 --variant columns", "--threads 3 --size 100 --variant columns"
+    ),
+    "p-qsort": Program("p-qsort", "quicksort", "--threads 7 --size 20000", "--threads 3 --size 20000"),
+    "p-matmult": Program(
+        "p-matmult", "matmul", "--threads 7 --size 100 --variant rows", "--threads 3 --size 100 --variant rows"
+    ),
+    "p-life": Program("p-life", "life", "--threads 7 --size 42 --steps 500", "--threads 3 --size 42 --steps 500"),
 }
+
+# One thing about a program changed, to see what follows from it: the program, its arguments, what has changed.
+EXPERIMENTS = {
+    "sorbyr, 10 sweeps": ("sorbyr", "--threads 7 --size 406 --steps 10 --variant rows", "half of the sweeps"),
+    "sorbyr, 126 sweeps": ("sorbyr", "--threads 7 --size 406 --steps 126 --variant rows", "as many as theirs"),
+    "gauss, 256, 7 bands": ("gauss", "--threads 7 --size 256", "bands end inside pages; four rows a page"),
+    "gauss, 256, 8 bands": ("gauss", "--threads 8 --size 256", "bands of whole pages; four rows a page"),
+    "gauss, 512, 7 bands": ("gauss", "--threads 7 --size 512", "bands end inside pages; two rows a page"),
+    "matmult, once": ("matmult", "--threads 7 --size 200 --variant bands", "one product instead of nine"),
+    "bsort, 100000": ("bsort", "--threads 8 --size 100000 --variant pairs", "pieces of 12.2 pages"),
+    "kmerge, 100000": ("kmerge", "--threads 8 --size 100000 --variant split", "pieces of 12.2 pages"),
+    "p-qsort, 150000": ("p-qsort", "--threads 7 --size 150000", "7.5 times the elements"),
+    "p-life, 256": ("p-life", "--threads 7 --size 256 --steps 20", "37 times the cells"),
+}
+
 SIZES = ["32", "64", "128", "256", "512", "1K", "2K", "4K", "8K"]
 MACHINES = ["cc+", "cc", "numa", "dsm+", "dsm"]
-POLICIES = ["ace", "delay", "platinum", "platinum-back-off", "competitive", "always-migrate", "interleaved", "global"]
-
-# What the thesis says.
-TABLE_2_1 = {
-    "gauss": 1.77,
-    "bsort": 1.65,
-    "kmerge": 1.67,
-    "sorbyc": 1.10,
-    "sorbyr": 1.04,
-    "matmult": 2.11,
-    "mp3d": 1.22,
-    "water": 1.10,
-    "p-qsort": 1.31,
-    "p-life": 1.63,
+# The head of a policy's column, and its name for mgtrace, in which TIMES stands for PLATINUM's t1 and t2.
+POLICIES = {
+    "ace": "ace",
+    "delay": "delay",
+    "platinum, in place": "platinum:TIMES",
+    "platinum, in global memory": "platinum-global:TIMES",
+    "platinum, back-off": "platinum-back-off:TIMES",
+    "competitive": "competitive",
+    "always-migrate": "always-migrate",
+    "first-touch": "first-touch",
+    "interleaved": "interleaved",
+    "global": "global",
 }
+ONLY_WITH_GLOBAL_MEMORY = ("platinum, in global memory", "global")
+# Other parameters of the thesis's three policies.
+PARAMETERS = [
+    *(f"ace:invalidations={count}" for count in (1, 2, 4, 8, 16, 64)),
+    *(f"delay:references={count}" for count in (10, 25, 100, 400)),
+    *(f"platinum:TIMES*{factor}" for factor in (0.1, 0.5, 1, 2, 10)),
+]
+# Section 6.3.3.
+TLBS = ["ace", "68040", "68851", "88200", "68030", "r4000"]
+
+# Seeds of perturbations (Table 4.1) and, of those, for policies; longer traces get fewer.
+SEEDS = (5, 3)
+SEEDS_OF_LONG_TRACES = (1, 0)
+LONG_TRACE = 30_000_000
+
+# Figures 5.4 and 5.5: a move costs 200 for the fault, whatever the transfer of a word costs, from nothing to as much as a
+# reference to global (g) or remote memory (r); the last machine of each has 1000 more for the fault ("a less tightly coded
+# kernel"). The ACE's own has 2 a word, the Butterfly's 3.
+FAULT = 200
+TRANSFERS = {"ace": [0, 1 / 8, 1 / 4, 1 / 2, 1, 2], "butterfly": [0, 3 / 8, 3 / 4, 3 / 2, 3, 6, 15]}
+MORE_FAULT = 1000
+
+# A reference to local memory takes 0.65 us to read and 0.84 us to write on the ACE (section 3.1.1), and programs spend
+# this part of their time with them (beta of Table 3.1; of the others the mean of e-fft, gauss, e-nasa, e-hyd, plytrace).
+READ_MICROSECONDS = 0.65
+WRITE_MICROSECONDS = 0.84
+BETA = {"e-fft": 0.56, "gauss": 0.55, "matmult": 0.26}
+OTHER_BETA = (0.56 + 0.55 + 0.60 + 0.56 + 0.50) / 5
+
+# What the thesis says. Table 2.1: millions of references, of private ones, bytes a reference, per cent of reads.
+TABLE_2_1 = {
+    "e-fft": (10.1, 81.1, 2.18, 51),
+    "gauss": (270, 0, 1.77, 83),
+    "bsort": (23.6, 0, 1.65, 63),
+    "kmerge": (10.9, 0, 1.67, 64),
+    "sorbyc": (104, 0, 1.10, 79),
+    "sorbyr": (104, 0, 1.04, 79),
+    "matmult": (4.64, 0, 2.11, 97),
+    "mp3d": (19.6, 0, 1.22, 57),
+    "water": (82.1, 0, 1.10, 59),
+    "p-gauss": (21.7, 4.91, 1.38, 65),
+    "p-qsort": (17.5, 3.19, 1.31, 68),
+    "p-matmult": (6.81, 0.238, 1.59, 96),
+    "p-life": (55.9, 8.0, 1.63, 76),
+}
+# Table 4.1, in per cent: local perturbations on the ACE, the Butterfly, NUMA and CC, then gaps.
+TABLE_4_1 = {
+    "e-fft": (0.002, 0.012, 0.02, 0.4, 0, 0.18, 1, 0.3),
+    "gauss": (0, 0, 0.003, 0.002, 0.02, 0.07, 0.4, 0.09),
+    "bsort": (0, 0, 0, 0, 0, 0, 0.003, 0.001),
+    "kmerge": (0, 0, 0.007, 0.01, 0, 0, 0.01, 0.004),
+    "sorbyc": (0, 0.01, 0.001, 0.04, 0, 0.01, 0.02, 0.3),
+    "sorbyr": (0, 0.007, 0.01, 0.01, 0, 0.07, 1.2, 0.09),
+    "matmult": (0, 0.03, 0.3, 0.9, 0, 0.3, 0.2, 1),
+    "mp3d": (0, 0, 0.8, 2.1, 0, 0.002, 1.1, 1.5),
+    "water": (0, 0, 0.007, 0.001, 0.01, 0.006, 0.04, 0.02),
+    "p-gauss": (0, 0, 0.05, 9.9, 0, 0.24, 1.6, 0.75),
+    "p-qsort": (0, 0.01, 0.2, 10, 0, 0.24, 1.3, 0.4),
+    "p-matmult": (0, 0.01, 0.08, 1.5, 0, 0.04, 1.3, 0.4),
+    "p-life": (0, 0.005, 0.4, 9.6, 0.002, 0.34, 2, 0.4),
+}
+TABLE_4_1_MACHINES = ["ace", "butterfly", "numa", "cc"]
 # Table 6.4, in per cent above CC+: CC, NUMA, DSM+, DSM.
 TABLE_6_4 = {
+    "e-fft": (10, 8, 73, 77),
     "gauss": (4, 1, 9, 11),
     "bsort": (1, 0, 1, 2),
     "kmerge": (3, 1, 2, 5),
@@ -56,7 +176,9 @@ TABLE_6_4 = {
     "matmult": (12, 10, 24, 39),
     "mp3d": (17, 37, 68, 68),
     "water": (2, 2, 4, 6),
+    "p-gauss": (3, 33, 55, 55),
     "p-qsort": (3, 50, 64, 68),
+    "p-matmult": (1, 12, 13, 14),
     "p-life": (3, 35, 49, 51),
 }
 # Table 6.5: NUMA at 4 KiB, at 128 bytes, and that with the TLB misses of the ACE and the R4000.
@@ -68,9 +190,24 @@ TABLE_6_5 = {
     "matmult": (2.90, 1.52, 2.79, 6.09),
     "mp3d": (30.9, 11.7, 11.8, 11.8),
     "water": (1.40, 1.08, 1.10, 1.09),
+    "p-gauss": (17.6, 6.18, 6.26, 6.21),
     "p-qsort": (14.4, 4.72, 4.78, 4.75),
     "p-life": (14.3, 4.98, 5.02, 5.04),
 }
+
+
+def variants(machine):
+    """The machines of Figure 5.4 (the ACE) or 5.5 (the Butterfly): what a move costs on each, and its file's content."""
+    transfers = TRANSFERS[machine]
+    for number, word in enumerate([*transfers, transfers[-1]]):
+        fixed = FAULT + (MORE_FAULT if number == len(transfers) else 0)
+        move = {"fixed": fixed, "per_byte": word / 4}
+        value = fixed + 1024 * word
+        if machine == "ace":
+            costs = {"r": 5, "g": 2, "G": move, "R": {key: 2 * cost for key, cost in move.items()}}
+        else:
+            costs = {"r": 15, "R": move}
+        yield value, {"name": f"{machine}-{value:.0f}", "block_size": 4096, **costs}
 
 
 class Study:
@@ -83,13 +220,25 @@ class Study:
         for name in self.programs:
             if name not in PROGRAMS:
                 sys.exit(f"thesis_study: there is no program '{name}'; there are {', '.join(PROGRAMS)}")
+        for machine in ("ace", "butterfly"):
+            for _, content in variants(machine):
+                (self.work / f"{content['name']}.json").write_text(json.dumps(content))
         self.results = {name: self.run(name) for name in self.programs}
+        self.experiments = {
+            name: self.experiment(name) for name, (of, _, _) in EXPERIMENTS.items() if of in self.programs
+        }
 
-    def call(self, *command):
+    def call(self, kind, *command):
+        """Runs a command, and notes under `kind` what processor time it took."""
         print("+", " ".join(map(str, command)), file=sys.stderr, flush=True)
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
         if done.returncode != 0:
             sys.exit(f"thesis_study: {command[0]} ended with status {done.returncode}: {done.stderr.strip()}")
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        with (self.work / "times.txt").open("a") as times:
+            times.write(f"{kind} {seconds:.3f}\n")
         return done.stdout
 
     def load(self, path, make):
@@ -97,22 +246,16 @@ class Study:
             make()
         return json.loads(path.read_text())
 
-    def run(self, name):
-        return self.run_with(name, PROGRAMS[name][2], name) | {"half": self.run_half(name)}
-
-    def run_half(self, name):
-        """The same with half as many processors: fewer analyses."""
-        arguments = PROGRAMS[name][2].replace("--threads 7", "--threads 3").replace("--threads 8", "--threads 4")
-        return self.run_with(name, arguments, f"{name}-half", whole_study=False)
-
-    def run_with(self, program_name, arguments, name, whole_study=True):
+    def record(self, program, arguments, name):
+        """The trace of a program, without the check at its end, which the thesis's programs had not. Returns what the
+        recorder and `mgtrace info` say, the trace's path, and PLATINUM's times for it."""
         mgtrace = self.bin / "mgtrace"
         whole, part = self.work / f"{name}.whole.mgt", self.work / f"{name}.mgt"
-        _, program, _ = PROGRAMS[program_name]
         run = self.bin / "traced" / program
 
         def record():
             said = self.call(
+                "record",
                 mgtrace,
                 "record",
                 "--force",
@@ -128,28 +271,62 @@ class Study:
             (self.work / f"{name}.record.json").write_text(said[said.index("{") :])
 
         def cut():
-            # The check at the end is ours; the thesis's programs had none.
-            facts = json.loads(self.call(mgtrace, "info", "--full", "--json", whole))
-            (self.work / f"{name}.info.json").write_text(json.dumps(facts))
-            self.call(mgtrace, "filter", "--force", "--references", f"0-{facts['parallel']['end']}", whole, "-o", part)
-
-        def analyze(kind, *options):
-            path = self.work / f"{name}.{kind}.json"
-            return self.load(
-                path, lambda: self.call(mgtrace, "analyze", part, "--threads", self.threads, *options, "--json", path)
+            facts = json.loads(self.call("cut", mgtrace, "info", "--full", "--json", whole))
+            self.call(
+                "cut",
+                mgtrace,
+                "filter",
+                "--force",
+                "--references",
+                f"0-{facts['parallel']['end']}",
+                whole,
+                "-o",
+                part,
             )
+            of_part = json.loads(self.call("cut", mgtrace, "info", "--full", "--json", part))
+            of_part["alone"] = facts["parallel"]["begin"]
+            (self.work / f"{name}.info.json").write_text(json.dumps(of_part))
+            whole.unlink()
 
         recorded = self.load(self.work / f"{name}.record.json", record)
-        self.load(self.work / f"{name}.info.json", cut)
-        if not whole_study:
-            return {
-                "sweep": analyze(
-                    "sweep", "--machine", ",".join(MACHINES), "--block-size", "64,512,4K", "--hot-blocks", "0"
-                )
-            }
-        return {
-            "record": recorded,
-            "info": json.loads(self.call(mgtrace, "info", "--full", "--json", part)),
+        facts = self.load(self.work / f"{name}.info.json", cut)
+        return {"record": recorded, "info": facts, "trace": part}
+
+    def analyze(self, trace, name, kind, *options):
+        path = self.work / f"{name}.{kind}.json"
+        return self.load(
+            path,
+            lambda: self.call(
+                kind.split("-")[0],
+                self.bin / "mgtrace",
+                "analyze",
+                trace,
+                "--threads",
+                self.threads,
+                *options,
+                "--json",
+                path,
+            ),
+        )
+
+    def run(self, name):
+        program = PROGRAMS[name]
+        of = self.record(program.program, program.arguments, name)
+        times = platinum_times(program.theirs, of["info"])
+        is_long = of["info"]["references"] > LONG_TRACE
+        seeds, policy_seeds = SEEDS_OF_LONG_TRACES if is_long else SEEDS
+
+        def analyze(kind, *options):
+            return self.analyze(of["trace"], name, kind, "--hot-blocks", "0", *options)
+
+        def vary(machine):
+            files = ",".join(str(self.work / f"{content['name']}.json") for _, content in variants(machine))
+            return analyze(f"vary-{machine}", "--machine", files, "--block-size", "4K")
+
+        return of | {
+            "times": times,
+            "seeds": seeds,
+            "half": self.half(name),
             "sweep": analyze(
                 "sweep",
                 "--machine",
@@ -157,12 +334,10 @@ class Study:
                 "--block-size",
                 ",".join(SIZES),
                 "--tlb",
-                "ace,r4000",
+                ",".join(TLBS),
                 "--false-sharing",
                 "--attribute-at",
                 "4K",
-                "--hot-blocks",
-                "5",
             ),
             "policies": analyze(
                 "policies",
@@ -171,35 +346,138 @@ class Study:
                 "--block-size",
                 "4K",
                 "--policy",
-                ",".join(POLICIES),
-                "--hot-blocks",
-                "0",
+                ",".join(with_times(text, times) for text in POLICIES.values()),
                 "--perturb",
-                "1",
+                str(policy_seeds),
             ),
-            "vary": analyze(
-                "vary", "--machine", "ace,butterfly", "--block-size", "4K", "--vary", "G,R", "--hot-blocks", "0"
+            "parameters": analyze(
+                "parameters",
+                "--machine",
+                "ace,butterfly",
+                "--block-size",
+                "4K",
+                "--policy",
+                ",".join(with_times(text, times) for text in PARAMETERS),
             ),
-            "o_s": analyze(
-                "o_s", "--machine", "cc+,numa,dsm+,dsm", "--block-size", "512", "--vary", "o_s", "--hot-blocks", "0"
-            ),
+            "spreads": [
+                analyze(
+                    f"spread-{seed}",
+                    "--machine",
+                    ",".join(TABLE_4_1_MACHINES),
+                    "--block-size",
+                    "4K",
+                    "--perturb",
+                    "1",
+                    "--seed",
+                    str(seed),
+                )
+                for seed in range(1, seeds + 1)
+            ],
+            "vary": {machine: vary(machine) for machine in ("ace", "butterfly")},
+            "o_s": analyze("o_s", "--machine", "cc+,numa,dsm+,dsm", "--block-size", "512", "--vary", "o_s"),
         }
 
-    # MCPR of optimal placement in the sweep.
+    def half(self, name):
+        """The same with half as many processors: fewer analyses."""
+        program = PROGRAMS[name]
+        of = self.record(program.program, program.half, f"{name}-half")
+        return {
+            "sweep": self.analyze(
+                of["trace"],
+                f"{name}-half",
+                "half",
+                "--machine",
+                ",".join(MACHINES),
+                "--block-size",
+                "64,512,4K",
+                "--hot-blocks",
+                "0",
+            )
+        }
+
+    def experiment(self, name):
+        of, arguments, _ = EXPERIMENTS[name]
+        file = re.sub("[^a-z0-9]+", "-", name)
+        recorded = self.record(PROGRAMS[of].program, arguments, file)
+        times = platinum_times(PROGRAMS[of].theirs, recorded["info"])
+        result = recorded | {"times": times}
+        # Policies suit the ACE and the Butterfly; a machine of chapter 6 needs none.
+        result["sweep"] = self.analyze(
+            recorded["trace"],
+            file,
+            "experiment-sweep",
+            "--machine",
+            "cc,numa,dsm",
+            "--block-size",
+            "64,128,512,4K",
+            "--hot-blocks",
+            "0",
+        )
+        result["policies"] = self.analyze(
+            recorded["trace"],
+            file,
+            "experiment-policies",
+            "--machine",
+            "ace,butterfly",
+            "--block-size",
+            "4K",
+            "--policy",
+            ",".join(with_times(POLICIES[each], times) for each in POLICIES if each.startswith(("ace", "platinum"))),
+            "--hot-blocks",
+            "0",
+        )
+        return result
+
     def mcpr(self, name, machine, size, half=False):
+        """MCPR of optimal placement in the sweep."""
         result = self.results[name]["half"] if half else self.results[name]
+        return self.block_size(result, machine, size)["mcpr"]
+
+    def block_size(self, result, machine, size):
         for entry in result["sweep"]["block_sizes"]:
             if entry["machine"] == machine and entry["block_size"] == size:
-                return entry["mcpr"]
-        raise KeyError((name, machine, size))
+                return entry
+        raise KeyError((machine, size))
 
-    def policy(self, name, machine, policy):
-        for entry in self.results[name]["policies"]["machines"]:
+    def policy(self, result, machine, policy, kind="policies"):
+        """The result of a policy, named as for mgtrace or "optimal", in an analysis."""
+        text = with_times(policy, result["times"])
+        for entry in result[kind]["machines"]:
             if entry["machine"]["name"] == machine:
-                for result in entry["results"]:
-                    if result["policy"] == policy:
-                        return result
-        return None
+                for found in entry["results"]:
+                    if found["policy"] == text:
+                        return found
+        raise KeyError((machine, policy))
+
+
+def lengths(facts):
+    """Of a trace: how many references it has, private ones included, and how many the processor makes that ends last."""
+    each = [entry["reads"] + entry["writes"] + entry["private"] for entry in facts["per_processor"]]
+    # The main thread, processor 0, begins alone.
+    return sum(each), max(each[0], facts["alone"] + max(each[1:], default=0))
+
+
+def seconds_on_ace(program, facts):
+    """How long the run would have taken on the ACE if all references were local."""
+    reads = sum(entry["reads"] for entry in facts["per_processor"])
+    part = reads / facts["references"]
+    microseconds = part * READ_MICROSECONDS + (1 - part) * WRITE_MICROSECONDS
+    return lengths(facts)[1] * microseconds / BETA.get(program, OTHER_BETA) / 1e6
+
+
+def platinum_times(program, facts):
+    """10 ms and 1 s in references of this program on the ACE."""
+    rate = lengths(facts)[0] / seconds_on_ace(program, facts)
+    return round(rate * 0.01), round(rate)
+
+
+def with_times(text, times):
+    """A policy's name for mgtrace, with PLATINUM's t1 and t2 for TIMES or, multiplied, for TIMES*FACTOR."""
+    name, _, rest = text.partition("TIMES")
+    if name == text:
+        return text
+    factor = float(rest[1:]) if rest else 1
+    return f"{name}t1={round(times[0] * factor)}:t2={round(times[1] * factor)}"
 
 
 def bytes_of(text):
@@ -213,12 +491,20 @@ def number(value):
     return f"{value:.2f}" if value < 9.995 else f"{value:.1f}"
 
 
+def percent(value):
+    """Of a perturbation; as the thesis, less than 0.001 % is nothing."""
+    if value is None:
+        return "from 0"
+    return "0" if value < 0.001 else f"{value:.2g}" if value < 9.95 else f"{value:.0f}"
+
+
 def table(head, rows):
     lines = ["| " + " | ".join(head) + " |", "|---" + "|---:" * (len(head) - 1) + "|"]
     return "\n".join(lines + ["| " + " | ".join(map(str, row)) + " |" for row in rows])
 
 
 def mean(values):
+    """The geometric mean."""
     values = list(values)
     return math.exp(sum(map(math.log, values)) / len(values))
 
@@ -228,44 +514,158 @@ def traces(study):
     for name, result in study.results.items():
         facts, record = result["info"], result["record"]
         reads = sum(each["reads"] for each in facts["per_processor"])
+        private = sum(each["private"] for each in facts["per_processor"])
+        of = TABLE_2_1[PROGRAMS[name].theirs]
         rows.append(
             [
                 name,
-                PROGRAMS[name][2],
+                f"{PROGRAMS[name].program} {PROGRAMS[name].arguments}",
                 facts["processors"],
-                f"{facts['references'] / 1e6:.1f}",
-                f"{100 * reads / facts['references']:.0f} %",
-                f"{facts['bytes'] / facts['references']:.3f}",
-                number(TABLE_2_1[PROGRAMS[name][0]]),
+                f"{facts['references'] / 1e6:.2f} ({of[0]})",
+                f"{private / 1e6:.2f} ({of[1]})",
+                f"{100 * reads / facts['references']:.0f} % ({of[3]} %)",
+                f"{facts['bytes'] / facts['references']:.3f} ({of[2]})",
                 f"{record['dilation']:.0f}",
             ]
         )
+    head = ["trace", "program", "processors", "references, M", "private, M", "reads", "bytes a reference", "dilation"]
+    return table(head, rows)
+
+
+def rates(study):
+    rows = []
+    for name, result in study.results.items():
+        every, longest = lengths(result["info"])
+        seconds = seconds_on_ace(PROGRAMS[name].theirs, result["info"])
+        rows.append(
+            [
+                name,
+                f"{every / longest:.1f}",
+                f"{seconds:.1f}",
+                f"{every / seconds / 1e6:.2f}",
+                f"{result['times'][0]:,}",
+                f"{result['times'][1]:,}",
+            ]
+        )
+    return table(["trace", "processors at work", "seconds on the ACE", "M references a second", "t1", "t2"], rows)
+
+
+def shares_saved(study, machine, policies, kind="policies"):
+    """What each policy saves over the worst placement, by program: (saved, what optimal saves, what the spreads of the
+    two costs are)."""
+    worst = "global" if machine == "ace" else "interleaved"
+    saved = {}
+    for name in study.programs:
+        result = study.results[name]
+        optimal = study.policy(result, machine, "optimal")["mcpr"]
+        bound = study.policy(result, machine, worst)["mcpr"]
+        for policy in policies:
+            found = study.policy(result, machine, policy, kind)
+            spread = max((value for value in (found["spread"] or {}).values() if value is not None), default=0)
+            saved.setdefault(policy, []).append((bound - found["mcpr"], bound - optimal, found["mcpr"] * spread / 100))
+    return saved
+
+
+def ratio_of_sums(each):
+    return f"{100 * sum(s for s, _, _ in each) / sum(o for _, o, _ in each):.0f} %"
+
+
+def mean_of_ratios(each, least=0.0):
+    ratios = [100 * s / o for s, o, _ in each if o > least]
+    return f"{sum(ratios) / len(ratios):.0f} %" if ratios else ""
+
+
+def shift(each):
+    """How far perturbations move the ratio of sums if they all move it to one side."""
+    return f"± {100 * sum(d for _, _, d in each) / sum(o for _, o, _ in each):.1g} %"
+
+
+LITTLE = 0.1
+
+
+def policies(study, machine):
+    heads = [each for each in POLICIES if machine == "ace" or each not in ONLY_WITH_GLOBAL_MEMORY]
+    texts = ["optimal"] + [POLICIES[each] for each in heads]
+    rows = []
+    for name in study.programs:
+        rows.append([name] + [number(study.policy(study.results[name], machine, text)["mcpr"]) for text in texts])
+    saved = shares_saved(study, machine, texts)
+    rows.append(["**ratio of sums**"] + [ratio_of_sums(saved[text]) for text in texts])
+    rows.append(["perturbations move it by"] + [shift(saved[text]) for text in texts])
+    rows.append(["**mean of ratios**"] + [mean_of_ratios(saved[text]) for text in texts])
+    rows.append([f"of those where optimal saves {LITTLE}"] + [mean_of_ratios(saved[text], LITTLE) for text in texts])
+    return table(["trace", "optimal"] + heads, rows)
+
+
+def parameters(study):
+    saved = {machine: shares_saved(study, machine, PARAMETERS, "parameters") for machine in ("ace", "butterfly")}
+    rows = []
+    for policy in PARAMETERS:
+        row = [policy.replace("TIMES*", "t1, t2 times ")]
+        for machine in ("ace", "butterfly"):
+            row += [ratio_of_sums(saved[machine][policy]), mean_of_ratios(saved[machine][policy], LITTLE)]
+        rows.append(row)
+    mean_head = f"mean of ratios (optimal saves {LITTLE})"
     return table(
-        ["trace", "arguments", "processors", "references, M", "reads", "bytes a reference", "theirs", "dilation"], rows
+        ["policy", "ACE: ratio of sums", f"ACE: {mean_head}", "Butterfly: ratio of sums", f"Butterfly: {mean_head}"],
+        rows,
     )
 
 
-def policies(study, machine, worst, against):
-    head = ["trace", "optimal"] + [each for each in POLICIES if each != "global" or machine == "ace"] + ["spread"]
-    rows, saved = [], {}
+def spread_of(study, name, machine, kind):
+    """The largest change of optimal's cost over the seeds, in per cent."""
+    worst = 0.0
+    for document in study.results[name]["spreads"]:
+        entry = next(each for each in document["machines"] if each["machine"]["name"] == machine)
+        worst = max(worst, entry["results"][0]["spread"][kind] or 0.0)
+    return worst
+
+
+def perturbed_optimal(study):
+    rows = []
+    for name in study.programs:
+        of = TABLE_4_1[PROGRAMS[name].theirs]
+        row = [name, study.results[name]["seeds"]]
+        for k, kind in enumerate(("local", "gap")):
+            for m, machine in enumerate(TABLE_4_1_MACHINES):
+                row.append(f"{percent(spread_of(study, name, machine, kind))} ({of[4 * k + m]:g})")
+        rows.append(row)
+    head = [f"{kind}: {machine}" for kind in ("local", "gap") for machine in ("ACE", "Butterfly", "NUMA", "CC")]
+    return table(["trace", "seeds"] + head, rows)
+
+
+def perturbed_policies(study):
+    """The larger of the local and the gap spread, by policy."""
+    columns = [
+        (machine, head)
+        for machine in ("ace", "butterfly")
+        for head in ("ace", "delay", "platinum, in place", "platinum, in global memory", "competitive", "first-touch")
+        if machine == "ace" or head not in ONLY_WITH_GLOBAL_MEMORY
+    ]
+    rows = []
     for name in study.programs:
         row = [name]
-        optimal = study.policy(name, machine, "optimal")["mcpr"]
-        bound = study.policy(name, machine, worst)["mcpr"]
-        spread = 0.0
-        for policy in head[1:-1]:
-            result = study.policy(name, machine, policy)
-            row.append(number(result["mcpr"]))
-            saved.setdefault(policy, []).append((bound - result["mcpr"], bound - optimal))
-            if policy in ("optimal", "ace", "delay", "platinum"):
-                spread = max([spread] + [value for value in result["spread"].values() if value is not None])
-        rows.append(row + [f"{spread:.2f} %"])
-    rows.append(
-        [f"all together: share of what optimal saves over {against}"]
-        + [f"{100 * sum(s for s, _ in saved[each]) / sum(o for _, o in saved[each]):.0f} %" for each in head[1:-1]]
-        + [""]
-    )
-    return table(head, rows)
+        for machine, head in columns:
+            spread = study.policy(study.results[name], machine, POLICIES[head])["spread"]
+            known = [value for value in (spread or {}).values() if value is not None]
+            row.append(percent(max(known)) if known else "")
+        rows.append(row)
+    names = {"ace": "ACE", "butterfly": "Butterfly"}
+    return table(["trace"] + [f"{names[machine]}: {head}" for machine, head in columns], rows)
+
+
+def seeds(study):
+    """Figure 4.4: each seed's local perturbation on CC, for the programs that differ most."""
+    names = [name for name in study.programs if study.results[name]["seeds"] > 1]
+    names.sort(key=lambda name: -spread_of(study, name, "cc", "local"))
+    rows = []
+    for name in names[:5]:
+        row = [name]
+        for document in study.results[name]["spreads"]:
+            entry = next(each for each in document["machines"] if each["machine"]["name"] == "cc")
+            row.append(f"{entry['results'][0]['spread']['local']:.3g}")
+        rows.append(row)
+    return table(["trace"] + [f"seed {seed}" for seed in range(1, max(map(len, rows), default=1))], rows)
 
 
 def base(study):
@@ -346,10 +746,10 @@ def best(study):
     rows = []
     for name in study.programs:
         lowest = {machine: min((study.mcpr(name, machine, size), size) for size in BYTES) for machine in MACHINES}
-        theirs = TABLE_6_4.get(PROGRAMS[name][0])
+        of = TABLE_6_4[PROGRAMS[name].theirs]
         row = [name, number(lowest["cc+"][0])]
         for i, machine in enumerate(["cc", "numa", "dsm+", "dsm"]):
-            row.append(f"{100 * (lowest[machine][0] / lowest['cc+'][0] - 1):.0f} % ({theirs[i]} %)")
+            row.append(f"{100 * (lowest[machine][0] / lowest['cc+'][0] - 1):.0f} % ({of[i]} %)")
         rows.append(row + [", ".join(SIZES[BYTES.index(lowest[machine][1])] for machine in MACHINES)])
     return table(
         [
@@ -390,49 +790,63 @@ def sor(study):
     return table(["MCPR of"] + SIZES, rows)
 
 
-def sor_moves(study):
-    """Figure 5.7: what the optimal cost is made of as G grows, and policies beside it."""
-    rows = []
-    for entry in study.results["sorbyr"]["vary"]["parameters"]:
-        if entry["machine"] != "ace" or entry["parameter"] != "G":
-            continue
-        areas = entry["areas"]
-        rows.append(
-            [
-                f"{entry['value']:.0f}",
-                f"{entry['mcpr']:.4f}",
-                f"{areas['local']:.3f}",
-                f"{areas['global']:.3f}",
-                f"{areas['remote']:.3f}",
-                f"{areas['overhead'] + areas['data_transfer']:.3f}",
-                f"{entry['moves_per_block']:.2f}",
-            ]
-        )
-    return table(["G", "optimal MCPR", "local", "global", "remote", "moves", "moves a page"], rows)
+def entries_of(study, name, machine):
+    """What a move costs, its machine's entry in the study, and optimal placement there; from cheap to dear moves."""
+    documents = {entry["machine"]["name"]: entry for entry in study.results[name]["vary"][machine]["machines"]}
+    for value, content in variants(machine):
+        entry = documents[content["name"]]
+        yield value, entry, entry["results"][0]
 
 
-def vary(study, machine, parameter):
-    first = [
-        e
-        for e in study.results[study.programs[0]]["vary"]["parameters"]
-        if e["machine"] == machine and e["parameter"] == parameter
-    ]
+def moves_a_page(entry, result):
+    return (result["parts"]["remote_moves"] + result["parts"]["global_moves"]) / entry["blocks"]
+
+
+def vary(study, machine):
     rows = []
     for name in study.programs:
-        entries = [
-            e
-            for e in study.results[name]["vary"]["parameters"]
-            if e["machine"] == machine and e["parameter"] == parameter
+        rows.append(
+            [name]
+            + [
+                f"{number(optimal['mcpr'])} ({moves_a_page(entry, optimal):.2g})"
+                for _, entry, optimal in entries_of(study, name, machine)
+            ]
+        )
+    letter = "G" if machine == "ace" else "R"
+    return table([f"{letter} ="] + [f"{value:.0f}" for value, _ in variants(machine)], rows)
+
+
+def sor_moves(study):
+    """Figure 5.7: what the optimal cost is made of as G grows, and policies beside it, which are straight lines: the
+    placements that they choose do not depend on what a move costs."""
+    lines = ["ace", "delay", "platinum, in place", "platinum, in global memory"]
+    rows = []
+    for value, entry, optimal in entries_of(study, "sorbyr", "ace"):
+        areas = optimal["areas"]
+        row = [
+            f"{value:.0f}",
+            f"{optimal['mcpr']:.4f}",
+            f"{areas['local']:.3f}",
+            f"{areas['global']:.3f}",
+            f"{areas['remote']:.3f}",
+            f"{areas['overhead'] + areas['data_transfer']:.3f}",
+            f"{moves_a_page(entry, optimal):.2f}",
         ]
-        rows.append([name] + [f"{number(e['mcpr'])} ({e['moves_per_block']:.2g})" for e in entries])
-    return table([f"{parameter} ="] + [f"{e['value']:.0f}" for e in first], rows)
+        for head in lines:
+            parts = study.policy(study.results["sorbyr"], "ace", POLICIES[head])["parts"]
+            references = parts["local"] + parts["global"] + parts["remote"]
+            cost = parts["local"] + 2 * parts["global"] + 5 * parts["remote"]
+            cost += value * parts["global_moves"] + 2 * value * parts["remote_moves"]
+            row.append(f"{cost / references:.4f}")
+        rows.append(row)
+    return table(["G", "optimal MCPR", "local", "global", "remote", "moves", "moves a page"] + lines, rows)
 
 
 def overhead(study):
     first = [e for e in study.results[study.programs[0]]["o_s"]["parameters"] if e["machine"] == "numa"]
     rows = []
     for machine in ("numa", "dsm+", "dsm"):
-        for name in ("sorbyr", "qsort", "mp3d"):
+        for name in ("sorbyr", "e-fft", "p-qsort", "mp3d"):
             if name in study.programs:
                 rows.append(
                     [f"{name}, {machine.upper()}"]
@@ -443,6 +857,7 @@ def overhead(study):
 
 def tlb(study):
     rows = []
+    better = [0, 0, 0]
     for name in study.programs:
         found = {
             entry["page_size"]: entry
@@ -451,25 +866,54 @@ def tlb(study):
         }
         large, small = found[4096], found[128]
         # As in Table 6.5: what misses add beyond those with pages of 4 KiB.
-        added = {
-            each: small["corrected"][each] - (large["corrected"][each] - large["mcpr"]) for each in ("ace", "r4000")
-        }
-        theirs = TABLE_6_5.get(PROGRAMS[name][0])
+        costs = [small["mcpr"]] + [
+            small["corrected"][each] - (large["corrected"][each] - large["mcpr"]) for each in ("ace", "r4000")
+        ]
+        better = [count + (cost < large["mcpr"]) for count, cost in zip(better, costs)]
+        of = TABLE_6_5.get(PROGRAMS[name].theirs)
         rows.append(
             [
                 name,
                 number(large["mcpr"]),
-                number(small["mcpr"]),
-                number(added["ace"]),
-                number(added["r4000"]),
-                ", ".join(map(str, theirs)) if theirs else "not given",
+                *map(number, costs),
+                ", ".join(map(str, of)) if of else "not given",
             ]
         )
+    rows.append(
+        ["better than 4 KiB", ""] + [f"{count} of {len(study.programs)}" for count in better] + ["11, 10 and 9 of 14"]
+    )
     return table(["trace", "4 KiB", "128 bytes", "with the ACE's TLB", "with the R4000's", "theirs"], rows)
 
 
+def miss_rates(study, name, design):
+    entry = next(each for each in study.results[name]["sweep"]["tlb"]["miss_rates"] if each["tlb"] == design)
+    return {rate["page_size"]: rate["rate"] for rate in entry["rates"]}
+
+
+def tlb_rates(study):
+    rows = []
+    for name in study.programs:
+        row = [name]
+        for design in TLBS:
+            of = miss_rates(study, name, design)
+            row.append(f"{100 * of[128]:.2g} / {100 * of[4096]:.2g}")
+        rows.append(row)
+    return table(["per cent of references that miss, 128 bytes / 4 KiB"] + TLBS, rows)
+
+
+def tlb_pages(study):
+    rows = []
+    for name in ("sorbyr", "matmult", "mp3d", "p-qsort"):
+        if name not in study.programs:
+            continue
+        for design in TLBS:
+            of = miss_rates(study, name, design)
+            rows.append([f"{name}, {design}"] + [f"{100 * of[size]:.2g}" for size in BYTES])
+    return table(["per cent of references that miss"] + SIZES, rows)
+
+
 def shares(study):
-    """False sharing's bounds on NUMA's move costs (machines without remote reference), in per cent of what exceeds 1."""
+    """False sharing's bounds on the move costs of CC (a machine without remote reference), in per cent."""
     rows = []
     for name in study.programs:
         row = [name]
@@ -487,18 +931,34 @@ def shares(study):
     return table(["trace", "64", "512", "4K"], rows)
 
 
-def components(study):
+def components(study, machine):
+    """Figures 7.2 to 7.5: what moves cost, split by equation 7.1 and, where there are remote references, those."""
     rows = []
     for name in study.programs:
-        found = {}
-        for entry in study.results[name]["sweep"]["false_sharing"]["block_sizes"]:
-            cc = next(each for each in entry["machines"] if each["machine"] == "cc")
-            found[entry["block_size"]] = (cc["overhead"], cc["data_transfer"])
-        ratio = [found[8192][1] / found[size][1] for size in (1024, 128, 32)]
-        cells = [f"{found[size][0]:.3f} + {found[size][1]:.3f}" for size in (32, 128, 1024, 8192)]
-        rows.append([name] + cells + [f"{value:.1f}" for value in ratio])
+        areas = {size: study.block_size(study.results[name], machine, size)["areas"] for size in BYTES}
+        cells = []
+        for size in (32, 128, 1024, 4096, 8192):
+            remote_part = f" + {areas[size]['remote']:.3f}" if machine == "numa" else ""
+            cells.append(f"{areas[size]['overhead']:.3f} + {areas[size]['data_transfer']:.3f}{remote_part}")
+        ratios = [
+            f"{areas[8192]['data_transfer'] / areas[size]['data_transfer']:.1f}" if areas[size]["data_transfer"] else ""
+            for size in (1024, 128, 32)
+        ]
+        rows.append([name] + cells + ratios)
+    what = "overhead + data" + (" + remote" if machine == "numa" else "")
     return table(
-        ["trace, CC", "32: overhead + data", "128", "1K", "8K", "data 8K/1K (8)", "8K/128 (64)", "8K/32 (256)"], rows
+        [
+            f"trace, {machine.upper()}: {what}",
+            "32",
+            "128",
+            "1K",
+            "4K",
+            "8K",
+            "data 8K/1K (8)",
+            "8K/128 (64)",
+            "8K/32 (256)",
+        ],
+        rows,
     )
 
 
@@ -552,18 +1012,73 @@ def causes(study):
     )
 
 
+def experiments(study):
+    rows = []
+
+    def row(label, what, result):
+        rows.append(
+            [label, what]
+            + [number(study.block_size(result, machine, size)["mcpr"]) for machine, size in columns]
+            + [number(study.policy(result, "ace", text)["mcpr"]) for text in texts]
+        )
+
+    columns = [("cc", 64), ("numa", 128), ("numa", 512), ("numa", 4096), ("dsm", 4096)]
+    heads = ["ace", "platinum, in place", "platinum, in global memory"]
+    texts = ["optimal"] + [POLICIES[each] for each in heads]
+    last = None
+    for name, (of, _, what) in EXPERIMENTS.items():
+        if name not in study.experiments:
+            continue
+        if of != last:
+            row(f"**{of}**", "the study's", study.results[of])
+        row(name, what, study.experiments[name])
+        last = of
+    return table(
+        ["trace", "what has changed", "CC 64", "NUMA 128", "NUMA 512", "NUMA 4K", "DSM 4K", "ACE: optimal"] + heads,
+        rows,
+    )
+
+
+def times(study):
+    spent = {}
+    for line in (study.work / "times.txt").read_text().splitlines():
+        kind, seconds = line.split()
+        spent[kind] = spent.get(kind, 0.0) + float(seconds)
+    what = {
+        "record": "recording (all runs)",
+        "cut": "cutting off what follows the parallel part",
+        "sweep": "block sizes, TLBs, false sharing",
+        "policies": "policies, perturbed",
+        "parameters": "their parameters",
+        "spread": "optimal placement, perturbed",
+        "vary": "what a move costs",
+        "o_s": "slower software",
+        "half": "half as many processors",
+        "experiment": "one thing changed",
+    }
+    rows = [[what[kind], f"{seconds:.0f}"] for kind, seconds in spent.items()]
+    return table(["", "seconds of processor time"], rows + [["all", f"{sum(spent.values()):.0f}"]])
+
+
 TABLES = {
     "traces": traces,
-    "policies-ace": lambda study: policies(study, "ace", "global", "global memory"),
-    "policies-butterfly": lambda study: policies(study, "butterfly", "interleaved", "interleaving"),
-    "vary-ace": lambda study: vary(study, "ace", "G"),
-    "vary-butterfly": lambda study: vary(study, "butterfly", "R"),
+    "rates": rates,
+    "perturbed-optimal": perturbed_optimal,
+    "seeds": seeds,
+    "perturbed-policies": perturbed_policies,
+    "policies-ace": lambda study: policies(study, "ace"),
+    "policies-butterfly": lambda study: policies(study, "butterfly"),
+    "parameters": parameters,
+    "vary-ace": lambda study: vary(study, "ace"),
+    "vary-butterfly": lambda study: vary(study, "butterfly"),
     "sor-moves": sor_moves,
     "base": base,
     "same": same,
     "half": half,
     "sweep-cc+": lambda study: sweep(study, "cc+"),
+    "sweep-cc": lambda study: sweep(study, "cc"),
     "sweep-numa": lambda study: sweep(study, "numa"),
+    "sweep-dsm+": lambda study: sweep(study, "dsm+"),
     "sweep-dsm": lambda study: sweep(study, "dsm"),
     "dominant": dominant,
     "best": best,
@@ -571,10 +1086,17 @@ TABLES = {
     "sor": sor,
     "o_s": overhead,
     "tlb": tlb,
-    "components": components,
+    "tlb-rates": tlb_rates,
+    "tlb-pages": tlb_pages,
+    "components-cc": lambda study: components(study, "cc"),
+    "components-numa": lambda study: components(study, "numa"),
     "shares": shares,
     "causes": causes,
+    "experiments": experiments,
+    "times": times,
 }
+# What has no table without these programs.
+NEEDS = {"sor": {"sorbyr", "sorbyc"}, "sor-moves": {"sorbyr"}}
 
 
 def main():
@@ -590,7 +1112,7 @@ def main():
     study = Study(arguments)
     text = pathlib.Path(arguments.document).read_text() if arguments.document else None
     for name, make in TABLES.items():
-        if name in ("sor", "sor-moves") and not {"sorbyr", "sorbyc"} <= set(study.programs):
+        if not NEEDS.get(name, set()) <= set(study.programs):
             continue
         made = make(study)
         if text is None:
