@@ -354,6 +354,15 @@ TEST(RecordTest, VectorInstructionsWithAMaskAreRecorded) {
   }
 }
 
+// Which thread gets a lock first is decided while the program runs, and must not be by whom the machine lets run: behind a
+// barrier the others have to be waited for before they have run again.
+TEST(RecordTest, ThreadsThatLeaveABarrierKeepPace) {
+  RunResult run;
+  const Whole trace = record("pace", {}, &run);
+  EXPECT_EQ(run.exit_status, 0) << "1: a thread has had two turns before another had its first";
+  EXPECT_EQ(trace.header.processors, 5u);
+}
+
 TEST(RecordTest, OpenMpIsOrdered) {
   for (int round = 0; round < 10; ++round) {
     RunResult run;

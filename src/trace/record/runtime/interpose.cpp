@@ -64,12 +64,19 @@ void* reallocated(void* block, size_t bytes, void* caller) {
 
 // These are barriers, by address. A thread that leaves one comes after all arrivals of its phase, not after early ones
 // of the next: hence two clocks.
+// This is a thread that waits at a barrier; it is on that thread's stack.
+struct BarrierWaiter {
+  uint32_t processor;
+  BarrierWaiter* next;
+};
+
 struct BarrierState {
   uint64_t address;
   unsigned count;
   unsigned arrived;
   uint64_t phase;
   uint64_t clock[2];
+  BarrierWaiter* waiting;  // in the present phase
   BarrierState* next;
 };
 BarrierState* g_barriers = nullptr;
@@ -354,24 +361,28 @@ MG_RECORD_EXPORT int pthread_barrier_wait(pthread_barrier_t* barrier) {
   if (!active()) return REAL(pthread_barrier_wait)(barrier);
   BarrierState* state = nullptr;
   uint64_t phase = 0;
+  BarrierWaiter self = {own_processor(), nullptr};
+  set_running(false);
   REAL(pthread_mutex_lock)(&g_barriers_lock);
   for (state = g_barriers; state != nullptr && state->address != address_of(barrier);) state = state->next;
   if (state != nullptr) {
     phase = state->phase;
     const uint64_t clock = publish_clock();
     if (state->clock[phase % 2] < clock) state->clock[phase % 2] = clock;
+    self.next = state->waiting;
+    state->waiting = &self;
     if (++state->arrived == state->count) {
+      // Whom this machine lets run first shall not run away from those who leave with it.
+      for (const BarrierWaiter* each = state->waiting; each != nullptr; each = each->next)
+        resume(each->processor, state->clock[phase % 2]);
+      state->waiting = nullptr;
       state->arrived = 0;
       ++state->phase;
       state->clock[state->phase % 2] = 0;
     }
   }
   REAL(pthread_mutex_unlock)(&g_barriers_lock);
-  int status = 0;
-  {
-    const Blocked blocked;
-    status = REAL(pthread_barrier_wait)(barrier);
-  }
+  const int status = REAL(pthread_barrier_wait)(barrier);
   if (state != nullptr) {
     // No thread can have begun the phase after the next yet, because this thread would have to arrive there first.
     REAL(pthread_mutex_lock)(&g_barriers_lock);
@@ -379,6 +390,7 @@ MG_RECORD_EXPORT int pthread_barrier_wait(pthread_barrier_t* barrier) {
     REAL(pthread_mutex_unlock)(&g_barriers_lock);
     advance_clock(clock);
   }
+  set_running(true);
   record_event(Kind::kBarrier, address_of(barrier), 0, 0);
   return status;
 }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -39,8 +40,12 @@ constexpr uint64_t kLead = 2048;
 constexpr ptrdiff_t kStretch = 512;
 // So many records must fit behind any reference: an atomic operation's three, or an event's two and a kTime.
 constexpr ptrdiff_t kReserve = 6;
-// If a thread's clock stands still for so long, it is waiting for something that the runtime does not know of.
+// If a thread's clock stands still for so long and the thread sleeps, it is waiting for something that the runtime does not
+// know of. If it could run, this machine has only not let it: on one that has other things to do, that takes long, too.
 constexpr uint64_t kStallNs = 20'000'000;
+// After so long a thread that could run is not waited for either: it may compute without references, or wait busily for what
+// the runtime does not know of.
+constexpr uint64_t kLongStallNs = 1'000'000'000;
 
 // This is a number that threads have one after another, and its stream.
 struct alignas(64) Processor {
@@ -48,6 +53,7 @@ struct alignas(64) Processor {
   uint64_t stalled_at;  // other threads do not wait for this one while `published` has this value
   uint32_t running;     // other threads wait for this one to keep pace
   uint32_t used;
+  int32_t thread;  // the kernel's number of the thread; 0: it has not begun
   Record* next;
   Record* end;
   void* chunk;
@@ -170,6 +176,23 @@ bool new_chunk(ThreadState& t) {
   return true;
 }
 
+// Returns whether the kernel would run the thread, or does. These are system calls and not functions of the C library, at
+// which a thread could be cancelled.
+bool could_run(int32_t thread) {
+  if (thread == 0) return true;
+  char text[256];
+  snprintf(text, sizeof text, "/proc/self/task/%d/stat", thread);
+  const long file = syscall(SYS_openat, AT_FDCWD, text, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return false;
+  const long length = syscall(SYS_read, file, text, sizeof text - 1);
+  syscall(SYS_close, file);
+  if (length <= 0) return false;
+  text[length] = '\0';
+  // NUMBER (NAME) STATE; a name may have parentheses and spaces.
+  const char* const end = strrchr(text, ')');
+  return end != nullptr && end[1] == ' ' && end[2] == 'R';
+}
+
 void pace(ThreadState& t) {
   Processor& mine = *t.processor;
   store(mine.published, t.clock);
@@ -189,7 +212,8 @@ void pace(ThreadState& t) {
     if (slowest == nullptr || t.clock <= clock + kLead) return;
     if (slowest != waited_for || clock != waited_clock) {
       waited_for = slowest, waited_clock = clock, since = now_ns();
-    } else if (now_ns() - since > kStallNs) {
+    } else if (const uint64_t stood = now_ns() - since;
+               stood > kStallNs && (stood > kLongStallNs || !could_run(load(slowest->thread)))) {
       store(slowest->stalled_at, clock);
     }
     sched_yield();
@@ -313,6 +337,18 @@ void set_running(bool running) {
   store(p->running, uint32_t{running});
 }
 
+uint32_t own_processor() {
+  const Processor* const p = t_self.processor;
+  return p == nullptr || t_self.ended ? kNoProcessor : static_cast<uint32_t>(p - g_processors);
+}
+
+void resume(uint32_t processor, uint64_t clock) {
+  if (processor == kNoProcessor) return;
+  Processor& p = g_processors[processor];
+  store(p.published, clock);
+  store(p.running, 1u);
+}
+
 Blocked::Blocked() {
   set_running(false);
 }
@@ -426,6 +462,7 @@ uint32_t reserve_processor(uint64_t clock) {
   if (number < raw::kMaxProcessors) {
     Processor& p = g_processors[number];
     p.used = 1;
+    store(p.thread, 0);
     store(p.published, p.clock > clock ? p.clock : clock);
     store(p.running, 1u);
     if (number >= g_control->processors) store(g_control->processors, number + 1);
@@ -461,6 +498,7 @@ void begin_thread(uint32_t processor, uint64_t clock) {
   t.stack_low = low;
   t.stack_bytes = t.private_stack_bytes = bytes;
   t.processor = &p;
+  store(p.thread, static_cast<int32_t>(syscall(SYS_gettid)));
   t.next = t.limit = p.next;
   t.end = p.end;
   t.clock = p.clock > clock ? p.clock : clock;

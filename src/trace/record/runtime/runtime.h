@@ -42,8 +42,16 @@ void acquire_through(uint64_t address);
 void publish_through(uint64_t address);
 void observe_through(uint64_t address);
 
+inline constexpr uint32_t kNoProcessor = ~uint32_t{0};
+
 // The calling thread waits for other threads from now on, which then do not wait for it to keep pace; or no longer.
 void set_running(bool running);
+
+// Returns the calling thread's number, or kNoProcessor if it has none.
+uint32_t own_processor();
+// The caller is about to let the waiting thread of that number go on, which will be at `clock`. The others, the caller among
+// them, wait for it to keep pace from now on, however late this machine lets it run.
+void resume(uint32_t processor, uint64_t clock);
 
 // While a Blocked exists, the thread is in a system call that ends when another thread makes progress.
 class Blocked {
@@ -65,7 +73,6 @@ void advance_clock(uint64_t clock);
 
 // Returns a processor for a thread that is about to be created by one whose clock is `clock`: the lowest number that no thread
 // has, and that no thread had after that clock; or kNoProcessor.
-inline constexpr uint32_t kNoProcessor = ~uint32_t{0};
 uint32_t reserve_processor(uint64_t clock);
 void give_up_processor(uint32_t processor);
 // The present thread begins or ends to be that processor. end_thread() returns its clock.
