@@ -99,6 +99,7 @@ struct Config {
   bool network_given = false;                            // a machine description has a network of its own
   StatsFormat stats = StatsFormat::kNone;                // MULTIGRAIN_STATS: text, json, text:FILE, json:FILE, none
   std::string stats_file;                                // empty: standard error
+  std::string timeline_file;                             // MULTIGRAIN_TIMELINE; empty: no time line
   std::optional<HomePolicy> home;                        // MULTIGRAIN_HOME; nullopt (auto): as the protocol prefers
   unsigned prefetch = 16;                                // MULTIGRAIN_PREFETCH: most pages read ahead; 0: none
   bool prefetch_given = false;                           // the default may change with other options

@@ -163,6 +163,9 @@ constexpr Setting kSettings[] = {
      "lines move one by one)"},
     {"MULTIGRAIN_STATS", Scope::kRun, read_stats, "--stats", "FORMAT",
      "where the time went: none (default), text[:FILE] or json[:FILE]"},
+    {"MULTIGRAIN_TIMELINE", Scope::kRun, parsed<&Config::timeline_file, parse_text>, "--timeline", "FILE",
+     "what each processor did when: a page for browsers (FILE.html), or a trace for ui.perfetto.dev and chrome://tracing "
+     "(any other name)"},
     {"MULTIGRAIN_VERBOSE", Scope::kRun, whole<&Config::verbose, 0, 1>, "--verbose", nullptr,
      "say what is started and how"},
     {"MULTIGRAIN_RACES", Scope::kRun, whole<&Config::races, 0, 1>, "--races", nullptr,

@@ -40,7 +40,8 @@ struct LaunchOptions {
 // measured.
 [[nodiscard]] inline bool is_alone(const LaunchOptions& options) {
   return options.binary && options.config.nodes == 1 && options.hosts.empty() &&
-         options.config.stats == StatsFormat::kNone && options.config.clock == ClockKind::kWall;
+         options.config.stats == StatsFormat::kNone && options.config.timeline_file.empty() &&
+         options.config.clock == ClockKind::kWall;
 }
 
 // Text that the user asked for instead of a run: --help or --version.

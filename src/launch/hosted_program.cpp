@@ -42,8 +42,12 @@ int status_of_missing(const std::string& name) {
 }
 
 void tell_lost_statistics(const Config& config, int signal) {
-  if (config.stats == StatsFormat::kNone || signal != SIGKILL) return;
-  fmt::print(stderr, "mgrun: there are no statistics, since the program was killed (SIGKILL)\n");
+  if (signal != SIGKILL) return;
+  const auto tell = [](const char* what) {
+    fmt::print(stderr, "mgrun: there {}, since the program was killed (SIGKILL)\n", what);
+  };
+  if (config.stats != StatsFormat::kNone) tell("are no statistics");
+  if (!config.timeline_file.empty()) tell("is no time line");
 }
 
 void die_of(int number) {

@@ -52,10 +52,14 @@ void LocalNodes::close_frames() {
 }
 
 Status LocalNodes::check() {
-  // Node 0 writes the statistics only when the run is over, so mgrun checks the file before it starts the run.
+  // Node 0 writes its files only when the run is over, so mgrun checks them before it starts the run.
   if (job_.first == NodeId(0) && !job_.config.stats_file.empty()) {
     if (const auto file = check_output_file(job_.config.stats_file); !file)
       return fail("--stats: {}", file.error().message);
+  }
+  if (job_.first == NodeId(0) && !job_.config.timeline_file.empty()) {
+    if (const auto file = check_output_file(job_.config.timeline_file); !file)
+      return fail("--timeline: {}", file.error().message);
   }
   if (job_.config.fabric == FabricKind::kUcx)
     if (const Status status = check_devices(job_.config.interface); !status)

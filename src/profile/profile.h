@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "profile/virtual_time.h"
+#include "timeline/timeline.h"
 
 namespace multigrain {
 
@@ -218,6 +219,8 @@ inline Category ProcessorProfile::enter_at(Category category, uint64_t now) {
   add(ticks_[static_cast<size_t>(category)], 0 - now);
   current_.store(category, std::memory_order_relaxed);
   add(version_, 1);
+  if (timeline::Track* const track = timeline::this_track()) [[unlikely]]
+    track->switched(static_cast<uint8_t>(previous), previous != Category::kIdle && previous != Category::kStopped, now);
   return previous;
 }
 

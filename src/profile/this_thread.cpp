@@ -12,10 +12,12 @@ constinit thread_local ProcessorProfile* internal::t_profile = &g_unmeasured;
 
 void set_this_profile(ProcessorProfile& profile) {
   internal::t_profile = &profile;
+  timeline::begin_track();
 }
 
 void give_back_this_profile() {
   internal::t_profile = &g_unmeasured;
+  timeline::end_track();
 }
 
 }  // namespace multigrain

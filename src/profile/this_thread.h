@@ -16,7 +16,8 @@ inline ProcessorProfile& this_profile() {
   return *internal::t_profile;
 }
 
-// Gives the calling thread a profile, which outlives the thread, or lives until the thread gives it back.
+// Gives the calling thread a profile, which outlives the thread, or lives until the thread gives it back; and, if time
+// lines are on, a track.
 void set_this_profile(ProcessorProfile& profile);
 // From now on the calling thread is not measured.
 void give_back_this_profile();

@@ -22,6 +22,7 @@
 #include "runtime/crash_record.h"
 #include "runtime/interpose/signals.h"
 #include "status/node_status.h"
+#include "timeline/timeline.h"
 
 namespace multigrain {
 namespace {
@@ -41,6 +42,11 @@ void let_it_happen(int signal) {
 }
 
 bool serve(const Fault& fault, const void* context) {
+  const timeline::Interval interval(
+      {.key = reinterpret_cast<uint64_t>(fault.address),
+       .site = static_cast<uint64_t>(static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]),
+       .kind = timeline::Kind::kFault,
+       .what = static_cast<uint8_t>(fault.is_write ? 1 : 0)});
   virtual_time::trapped();
   if (ProcessorStatus* const status = this_status()) count_step(*status);
   // The processor that this one would wait for here may be waiting until a hazard of this one is cleared.

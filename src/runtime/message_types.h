@@ -36,6 +36,11 @@ inline constexpr MessageType kShareGlobals = message_range::kRuntime + 10;
 inline constexpr MessageType kGlobalsShared = message_range::kRuntime + 11;
 // From node 0: what all nodes must have of a program of threads is at address word[0], in shared memory.
 inline constexpr MessageType kThreadsState = message_range::kRuntime + 12;
+// To node 0, at the end of a run with --timeline: a track, and then its events. The payload is a TrackHead, or Events.
+inline constexpr MessageType kTimelineTrack = message_range::kRuntime + 13;
+inline constexpr MessageType kTimelineEvents = message_range::kRuntime + 14;
+// Node 0 asks for the receiver's time (word[0] is 0), or the answer (1), which has it in word[1].
+inline constexpr MessageType kTimelineClock = message_range::kRuntime + 15;
 // The numbers message_range::kRuntime + 0x10 to 0x17 belong to runtime/private/state_copy.h.
 
 }  // namespace multigrain::runtime_message

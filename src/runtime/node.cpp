@@ -29,6 +29,7 @@
 #include "runtime/private/variables.h"
 #include "runtime/signal_mask.h"
 #include "status/node_status.h"
+#include "timeline/timeline.h"
 
 namespace multigrain {
 namespace {
@@ -66,6 +67,11 @@ Status Node::start(const std::function<Status(Node&)>& prepare) {
     auto file = check_output_file(config->stats_file);
     if (!file) return fail("--stats: {}", file.error().message);
     config->stats_file = std::move(*file);
+  }
+  if (config->node == NodeId(0) && !config->timeline_file.empty()) {
+    auto file = check_output_file(config->timeline_file);
+    if (!file) return fail("--timeline: {}", file.error().message);
+    config->timeline_file = std::move(*file);
   }
   auto* const node = new Node(std::move(*config), std::move(*bootstrap), std::move(checks));
   if (Status built = node->build(); !built) return built;
@@ -231,6 +237,7 @@ const char* Node::raise_service_priority() const {
 
 void Node::service() {
   set_this_profile(service_profile_);
+  if (timeline::Track* const track = timeline::this_track()) track->name(timeline::Owner::kService, config_.node.value);
   service_profile_.start(Category::kIdle);
   const char* const priority = raise_service_priority();
   if (config_.verbose && config_.node == NodeId(0))

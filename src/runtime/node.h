@@ -36,6 +36,7 @@
 #include "runtime/processors.h"
 #include "runtime/shared_globals.h"
 #include "sync/sync.h"
+#include "timeline/timeline.h"
 
 namespace multigrain {
 
@@ -151,6 +152,9 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   // finish().
   [[nodiscard]] int status_of_success() const;
 
+  // Returns the name of a message's type in reports, or nullptr.
+  static const char* message_name(MessageType type);
+
   // Called when the process is about to run its libraries' destructors: from now on nothing here enters
   // those libraries.
   void stop();
@@ -220,6 +224,33 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   void take_if_complete(NodeId node) MG_REQUIRES(rows_lock_);
   [[nodiscard]] bool write_statistics(std::span<const NodeReport> reports);
 
+  // The time line (node_timeline.cpp). Errors: the system gives no memory.
+  Status start_timeline();
+  void send_timeline();
+  void compare_clocks();
+  [[nodiscard]] bool write_timeline();
+  void handle_timeline_track(const Message& message);
+  void handle_timeline_events(const Message& message);
+  void handle_timeline_clock(const Message& message);
+
+  // Another node's track, whose events come one message after the other until there are as many as `wanted`.
+  struct CollectedTrack {
+    unsigned node = 0;
+    timeline::Owner owner = timeline::Owner::kNone;
+    uint32_t number = 0;
+    uint64_t least = 0;
+    uint64_t one_in = 1;
+    uint64_t left_out = 0;
+    double units_per_us = 0;
+    uint64_t wanted = 0;
+    std::vector<timeline::Event> events;
+  };
+  // Two times, by the clocks of another node and of node 0, that are the same moment.
+  struct ClockPair {
+    uint64_t theirs = 0;
+    uint64_t ours = 0;
+  };
+
   Config config_;                       // constant after build()
   std::optional<Bootstrap> bootstrap_;  // if the run is over UCX
   const CompiledChecks checks_;         // the checks in the program
@@ -286,6 +317,12 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   SpinLock rows_lock_;
   NodeSet reported_ MG_GUARDED_BY(rows_lock_);
   std::vector<ThreadRow> rows_ MG_GUARDED_BY(rows_lock_);  // those of all nodes
+
+  uint64_t timeline_from_ = 0;  // the time_stamp() of this node at which its time line begins
+  std::vector<ClockPair> timeline_clocks_;
+  std::atomic<uint64_t> timeline_answer_{0};
+  std::vector<CollectedTrack> timeline_tracks_ MG_GUARDED_BY(rows_lock_);
+  uint64_t threads_without_track_ MG_GUARDED_BY(rows_lock_) = 0;
 };
 
 }  // namespace multigrain

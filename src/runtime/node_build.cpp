@@ -68,6 +68,7 @@ Status Node::build() {
     config_.region_size = layout::kMaxRegionSize;
 
   if (Status built = build_fabric(environment); !built) return built;
+  if (Status started = start_timeline(); !started) return started;
   if (Status built = build_rights(); !built) return built;
 
   heap_ = std::make_unique<SharedHeap>(*fabric_, wait_, region_->base(), region_->size(), config_.page_size, &*region_);

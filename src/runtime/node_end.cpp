@@ -83,6 +83,7 @@ bool Node::finish(int status) {
   if (virtual_time::is_counted() && measured_to_.load() == 0) mark_profiles(PhaseMark::kEnd);
   note_order();
   if (judge_ != nullptr) judge_->finish();
+  compare_clocks();
   MessageHeader header;
   header.type = runtime_message::kShutdown;
   for (unsigned n = 1; n < config_.nodes; ++n)
@@ -90,13 +91,14 @@ bool Node::finish(int status) {
   wait_until(*fabric_, wait_, changed_,
              [this] { return static_cast<unsigned>(std::popcount(reports_in_.load())) + 1 == config_.nodes; });
   if (status == 0 && hosted_ == nullptr) tell_never_started_processors();
-  if (config_.stats == StatsFormat::kNone) return true;
+  const bool has_timeline = write_timeline();
+  if (config_.stats == StatsFormat::kNone) return has_timeline;
   const std::vector<ThreadRow> own = report(reports_[0]);
   {
     const LockGuard hold(rows_lock_);
     rows_.insert(rows_.end(), own.begin(), own.end());
   }
-  return write_statistics({&reports_[0], config_.nodes});
+  return write_statistics({&reports_[0], config_.nodes}) && has_timeline;
 }
 
 int Node::status_of_success() const {
@@ -161,6 +163,7 @@ void Node::serve_until_the_end() {
   if (events[1].revents != 0 || events[2].revents != 0) leave_the_run();
   processors_->tell_written_globals();
   flush_output();
+  send_timeline();
   static NodeReport mine;
   send_rows(report(mine));
   MessageHeader header;

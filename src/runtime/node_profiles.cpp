@@ -17,9 +17,7 @@
 #include "runtime/private/private_heap.h"
 
 namespace multigrain {
-namespace {
-
-const char* message_name_for_reports(MessageType type) {
+const char* Node::message_name(MessageType type) {
   if (const char* name = protocol_message_name(type)) return name;
   switch (type) {
     case runtime_message::kSpawn:
@@ -30,8 +28,6 @@ const char* message_name_for_reports(MessageType type) {
       return nullptr;
   }
 }
-
-}  // namespace
 
 // Returns the time of the run's clock, for a mark that the calling thread makes.
 Nanoseconds Node::time_of_mark() {
@@ -154,8 +150,8 @@ bool Node::write_statistics(std::span<const NodeReport> reports) {
     run.threads = std::move(rows_);
   }
   std::ranges::sort(run.threads, {}, [](const ThreadRow& row) { return std::tuple(row.node, row.kind, row.tid); });
-  const std::string text = config_.stats == StatsFormat::kJson ? render_json(run, reports, &message_name_for_reports)
-                                                               : render_text(run, reports, &message_name_for_reports);
+  const std::string text = config_.stats == StatsFormat::kJson ? render_json(run, reports, &Node::message_name)
+                                                               : render_text(run, reports, &Node::message_name);
   std::FILE* const out = config_.stats_file.empty() ? stderr : std::fopen(config_.stats_file.c_str(), "w");
   const bool written =
       out != nullptr && std::fwrite(text.data(), 1, text.size(), out) == text.size() && std::fflush(out) == 0;

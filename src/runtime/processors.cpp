@@ -21,6 +21,7 @@
 #include "runtime/private/variables.h"
 #include "runtime/signal_mask.h"
 #include "status/node_status.h"
+#include "timeline/timeline.h"
 
 namespace multigrain {
 namespace {
@@ -34,6 +35,11 @@ cpu_set_t only(int core) {
   CPU_ZERO(&set);
   CPU_SET(core, &set);
   return set;
+}
+
+// The calling thread is this processor of the machine; its time line says so.
+void name_track(unsigned processor) {
+  if (timeline::Track* const track = timeline::this_track()) track->name(timeline::Owner::kProcessor, processor);
 }
 
 constinit std::atomic<void (*)()> g_before_function{nullptr};
@@ -140,6 +146,7 @@ void Processors::adopt_main_thread() {
   known_[local.number].runs = 1;
   known_[local.number].has_run = true;
   set_this_profile(local.profile);
+  name_track(local.number);
   local.profile.start();
   if (code_polls_) Computing::begin(fabric_);
 }
@@ -168,6 +175,7 @@ void* Processors::thread_main(void* argument) {
   use_alternate_stack();
   virtual_time::adopt(place);
   set_this_profile(local->profile);
+  name_track(local->number);
   virtual_time::take_part();
   local->owner->run(*local);
   return nullptr;

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/config.h"
 #include "base/error.h"
+#include "timeline/timeline.h"
 
 namespace multigrain {
 
@@ -196,10 +197,15 @@ inline void count_step(ProcessorStatus& status) {
   status.steps.store(status.steps.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
-// While it exists the calling thread is in a call of the interface.
+// While it exists the calling thread is in a call of the interface, which the time line shows.
 class CallScope {
  public:
-  CallScope(Call call, uint64_t object, const void* site, uint64_t lock = 0) : status_(this_status()) {
+  CallScope(Call call, uint64_t object, const void* site, uint64_t lock = 0)
+      : interval_({.key = object,
+                   .site = reinterpret_cast<uint64_t>(site),
+                   .kind = timeline::Kind::kCall,
+                   .what = static_cast<uint8_t>(call)}),
+        status_(this_status()) {
     if (status_ == nullptr) return;
     count_step(*status_);
     outer_ = status_->call.load(std::memory_order_relaxed);
@@ -215,6 +221,7 @@ class CallScope {
   CallScope& operator=(const CallScope&) = delete;
 
  private:
+  const timeline::Interval interval_;
   ProcessorStatus* const status_;
   Call outer_ = Call::kNone;
 };

@@ -74,7 +74,8 @@ TEST(NodeCard, EverySettingOfTheRunTravels) {
       {"MULTIGRAIN_MACHINE", "alewife"},   {"MULTIGRAIN_MGS", "reads=message"}, {"MULTIGRAIN_HLRC", "coalesce=off"},
       {"MULTIGRAIN_VERBOSE", "1"},         {"MULTIGRAIN_TIMEOUT", "6"},         {"MULTIGRAIN_LINE_SIZE", "256"},
       {"MULTIGRAIN_BLOCK_SIZE", "512"},    {"MULTIGRAIN_MODEL", "rc"},          {"MULTIGRAIN_CHECK", "1"},
-      {"MULTIGRAIN_CALLS", "trap"},        {"MULTIGRAIN_LOCAL_FILES", "/a:/b"}, {"MULTIGRAIN_RACES", "0"}};
+      {"MULTIGRAIN_CALLS", "trap"},        {"MULTIGRAIN_LOCAL_FILES", "/a:/b"}, {"MULTIGRAIN_RACES", "0"},
+      {"MULTIGRAIN_TIMELINE", "t.html"}};
   for (const auto& [name, value] : chosen) setenv(name.c_str(), value.c_str(), 1);
   setenv("MULTIGRAIN_INTERFACE", "eth7", 1);
   const auto card = decode(encode(*describe_this_node(true)));

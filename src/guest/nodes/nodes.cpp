@@ -50,7 +50,7 @@ Nodes::Nodes(Node& node, Ranges guest, uint64_t slots, const cpu_set_t& inherite
       inherited_cores_(inherited_cores),
       guest_(std::move(guest)),
       shares_machine_(node.config().fabric == FabricKind::kShm),
-      measures_calls_(node.config().stats != StatsFormat::kNone),
+      measures_calls_(node.config().stats != StatsFormat::kNone || !node.config().timeline_file.empty()),
       process_(getpid()),
       profiles_(node.config()),
       of_files_(guest_),

@@ -107,7 +107,7 @@ class Nodes final : public Cluster, private HomeHost, private AreaCaches, privat
   // The first range is of low addresses, which programs at fixed addresses need.
   const Ranges guest_;
   const bool shares_machine_;  // all nodes are of one machine
-  const bool measures_calls_;  // the run has statistics
+  const bool measures_calls_;  // the run has statistics or a time line
   const pid_t process_;        // this process
   ThreadProfiles profiles_;
   AreasOfFiles of_files_;
