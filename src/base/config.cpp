@@ -129,11 +129,15 @@ Result<ClockScale> parse_clock_scale(std::string_view text) {
   return ClockScale{*program, *protocol};
 }
 
-Result<Nanoseconds> parse_skew(std::string_view text) {
+Result<Nanoseconds> parse_short_time(std::string_view what, std::string_view text) {
   const std::optional<double> ns = parse_quantity(text, kTimeUnits);
   if (!ns || *ns > 1e9)
-    return fail("skew is '{}'; it must be a time of at most 1 s such as 20us, in ns, us or ms", text);
+    return fail("{} is '{}'; it must be a time of at most 1 s such as 20us, in ns, us or ms", what, text);
   return static_cast<Nanoseconds>(std::llround(*ns));
+}
+
+Result<Nanoseconds> parse_skew(std::string_view text) {
+  return parse_short_time("skew", text);
 }
 
 Result<Nanoseconds> parse_silence_limit(std::string_view text) {
@@ -260,6 +264,14 @@ Status validate(const Config& config) {
         "the protocol {} has no counted time; mgs and hlrc have (--protocol or MULTIGRAIN_PROTOCOL, --clock or "
         "MULTIGRAIN_CLOCK)",
         config.protocol);
+  if (config.seed && config.clock != ClockKind::kCounted)
+    return fail(
+        "--seed makes processors start late in counted time, so that runs differ; by the other clocks they differ anyway: "
+        "give --clock counted, or leave it out (--seed or MULTIGRAIN_SEED)");
+  if (config.perturb && !config.seed)
+    return fail(
+        "--perturb says how late processors start at most, and by which of many choices is for --seed to say: give a seed, "
+        "too (--perturb or MULTIGRAIN_PERTURB)");
   if (config.races)
     if (Status races = validate_races(config); !races) return races;
   if (config.home == HomePolicy::kNode)

@@ -61,6 +61,8 @@ struct ClockScale {
 Result<ClockKind> parse_clock(std::string_view text);
 Result<ClockScale> parse_clock_scale(std::string_view text);
 Result<Nanoseconds> parse_skew(std::string_view text);
+// This reads the same for the setting that `what` names.
+Result<Nanoseconds> parse_short_time(std::string_view what, std::string_view text);
 
 // Reads a number of seconds such as "4" or "0.5", at most an hour; "0" means no limit.
 Result<Nanoseconds> parse_silence_limit(std::string_view text);
@@ -107,6 +109,8 @@ struct Config {
   ClockScale clock_scale;                                // MULTIGRAIN_CLOCK_SCALE: virtual time per CPU time
   Nanoseconds skew = 20'000;                             // MULTIGRAIN_SKEW: virtual time between processors
   std::string machine_text;                              // MULTIGRAIN_MACHINE: a name, a file, the description itself
+  std::optional<uint64_t> seed;                          // MULTIGRAIN_SEED; nullopt: no processor starts late
+  std::optional<Nanoseconds> perturb;                    // MULTIGRAIN_PERTURB: how late at most; nullopt: the skew
   MgsOptions mgs;                                        // MULTIGRAIN_MGS
   HlrcOptions hlrc;                                      // MULTIGRAIN_HLRC
   bool check = false;                                    // MULTIGRAIN_CHECK: 0 or 1; names mistakes in porting

@@ -64,6 +64,18 @@ Status read_network(std::string_view name, std::string_view text, Config& config
   return parsed<&Config::network, parse_network_model>(name, text, config);
 }
 
+Status read_seed(std::string_view name, std::string_view text, Config& config) {
+  constexpr uint64_t kGreatest = std::numeric_limits<uint32_t>::max();
+  const std::optional<uint64_t> number = parse_whole(text, kGreatest);
+  if (!number) return fail("{} is '{}'; it must be a whole number from 0 to {}", name, text, kGreatest);
+  config.seed = *number;
+  return {};
+}
+
+Result<Nanoseconds> parse_perturb(std::string_view text) {
+  return parse_short_time("perturbation", text);
+}
+
 Status read_node(std::string_view name, std::string_view text, Config& config) {
   const std::optional<uint64_t> number = parse_whole(text, Config::kMaxNodes - 1);
   if (!number) return fail("{} is '{}'; it must be a whole number from 0 to {}", name, text, Config::kMaxNodes - 1);
@@ -139,6 +151,11 @@ constexpr Setting kSettings[] = {
     {"MULTIGRAIN_MACHINE", Scope::kRun, parsed<&Config::machine_text, parse_text>, "--machine", "NAME|FILE",
      "with --clock counted, what the emulated machine's instructions, protocol and network cost: a name that --machine "
      "list shows (default today-rdma), or a file with a description; --net replaces its network"},
+    {"MULTIGRAIN_SEED", Scope::kRun, read_seed, "--seed", "NUMBER",
+     "with --clock counted, processors start late, each by a part of --perturb that the seed chooses: other seeds give other "
+     "runs (default: none starts late)"},
+    {"MULTIGRAIN_PERTURB", Scope::kRun, parsed<&Config::perturb, parse_perturb>, "--perturb", "TIME",
+     "with --seed, how late a processor starts at most (default: as much as --skew)"},
     {"MULTIGRAIN_CLOCK_SCALE", Scope::kRun, parsed<&Config::clock_scale, parse_clock_scale>, "--clock-scale", "FACTOR",
      "virtual time for each unit of CPU time here (default 1; 2 emulates processors half as fast; 5000,90: the "
      "program's code, the protocol's)"},

@@ -209,7 +209,11 @@ class TextTable {
   // What the times are of, if not of this machine.
   [[nodiscard]] std::string time_of() const {
     if (run_.clock == "virtual") return ", in virtual time";
-    return run_.clock == "counted" ? fmt::format(", in counted time of the machine {}", run_.machine) : "";
+    if (run_.clock != "counted") return "";
+    const std::string late = run_.seed ? fmt::format(", seed {} (processors start up to {:g} us late)", *run_.seed,
+                                                     static_cast<double>(run_.perturb_ns) / 1000)
+                                       : "";
+    return fmt::format(", in counted time of the machine {}{}", run_.machine, late);
   }
 
   void row(std::string_view who, std::string_view node, uint64_t total_ns, const ThreadTimes& times) {
@@ -532,6 +536,10 @@ std::string render_json(const RunDescription& run, std::span<const NodeReport> r
   json["run"]["hosted"] = run.is_hosted;
   if (run.clock == "counted") {
     json["run"]["machine"] = run.machine;
+    if (run.seed) {
+      json["run"]["seed"] = *run.seed;
+      json["run"]["perturb_ns"] = run.perturb_ns;
+    }
     json["run"]["turns"] = run.turns;
     json["run"]["interruptions"] = run.interruptions;
   }

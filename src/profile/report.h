@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -106,6 +107,8 @@ struct RunDescription {
   std::string clock = "wall";  // the clock of all times: wall, virtual or counted
   // In counted time: the emulated machine, how many turns its participants have had, and how often one lost its turn.
   std::string machine;
+  std::optional<uint64_t> seed{};  // of --seed
+  Nanoseconds perturb_ns = 0;      // how late processors started at most, with a seed
   uint64_t turns = 0;
   uint64_t interruptions = 0;
   std::string access;  // the mechanism that was chosen

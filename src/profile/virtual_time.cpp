@@ -32,12 +32,15 @@ constexpr Nanoseconds kLook = 20'000'000;
 constinit Shared g_shared;
 constinit Options g_options;
 constinit std::atomic<uint32_t> g_next_interrupted{0};
+constinit std::atomic<uint64_t> g_phases{0};  // how many measured phases have begun
 
 [[gnu::tls_model("initial-exec")]] constinit thread_local ThreadClock t_own;
 [[gnu::tls_model("initial-exec")]] constinit thread_local ThreadClock* t_active = nullptr;  // nullptr: t_own
 [[gnu::tls_model("initial-exec")]] constinit thread_local Nanoseconds t_floor = 0;
 [[gnu::tls_model("initial-exec")]] constinit thread_local bool t_has_waited = false;  // since its last fault
 [[gnu::tls_model("initial-exec")]] constinit thread_local ProcessorClock* t_processor = nullptr;
+// How many measured phases had begun when the calling processor came to the barrier in which it is.
+[[gnu::tls_model("initial-exec")]] constinit thread_local uint64_t t_phase_at_barrier = 0;
 [[gnu::tls_model("initial-exec")]] constinit thread_local unsigned t_unaccounted = 0;  // how many UnaccountedMessages
 
 // What a RuntimeCall costs outside the time between its two readings of the clock, and between them; and how much of the
@@ -129,6 +132,17 @@ unsigned participant_of(unsigned local_processor) {
 void expect_poll() {
   mg_count& count = g_options.count();
   count.limit = count.now + g_options.skew_ns * 1000;
+}
+
+// This node's processors have to be late, but for the one that is in time.
+void be_late(uint64_t phase, const ProcessorClock* in_time) {
+  if (g_options.perturbation.most == 0) return;
+  for (unsigned i = 0; i < g_options.processors; ++i) {
+    ProcessorClock& processor = ours()[i];
+    const Nanoseconds late =
+        &processor == in_time ? 0 : lateness(g_options.perturbation, g_options.first_processor + i, phase);
+    processor.late_ns.store(late, std::memory_order_relaxed);
+  }
 }
 
 // Puts the cost of the handlers that interrupted the calling processor on its clock, as time of the protocol.
@@ -301,11 +315,25 @@ void start(const Shared& shared, const Options& options) {
     ordered::start(shared.order);
     MG_CHECK(options.count != nullptr);
     internal::g_costs = options.costs;
+    be_late(0, &g_shared.processors[0]);
   } else {
     calibrate_thread_cpu_clock();
   }
   internal::g_on = true;
   if (!is_counted()) measure_call();
+}
+
+// SplitMix64 (Steele, Lea and Flood, 2014) makes of each input another number, in which all bits depend on all of its.
+Nanoseconds lateness(const Perturbation& perturbation, unsigned processor, uint64_t phase) {
+  const auto mixed = [](uint64_t number) {
+    number += 0x9e3779b97f4a7c15;
+    number = (number ^ (number >> 30)) * 0xbf58476d1ce4e5b9;
+    number = (number ^ (number >> 27)) * 0x94d049bb133111eb;
+    return number ^ (number >> 31);
+  };
+  const uint64_t random = mixed(mixed(mixed(perturbation.seed) + phase) + processor);
+  __extension__ using Product = unsigned __int128;
+  return static_cast<Nanoseconds>((static_cast<Product>(random) * (perturbation.most + 1)) >> 64);
 }
 
 Nanoseconds now() {
@@ -406,9 +434,32 @@ void begin_function(Nanoseconds when) {
   if (!on()) return;
   // Another thread may have been this processor before, and have come further than what gives it work now.
   t_own.base = std::max({t_own.base, when, t_processor->published.load(std::memory_order_relaxed)});
+  const Nanoseconds late = t_processor->late_ns.exchange(0, std::memory_order_relaxed);
+  t_own.base += late;
   t_own.run();
   publish(*t_processor, t_own.base, ProcessorClock::kRuns);
-  if (is_counted()) expect_poll();
+  if (!is_counted()) return;
+  // What others do until then comes first.
+  if (late != 0 && ordered::takes_part()) ordered::pass(t_own.base);
+  expect_poll();
+}
+
+void begin_phase() {
+  if (is_counted())
+    be_late(1 + g_phases.fetch_add(1, std::memory_order_relaxed), t_active == nullptr ? t_processor : nullptr);
+}
+
+void come_to_barrier() {
+  if (is_counted()) t_phase_at_barrier = g_phases.load(std::memory_order_relaxed);
+}
+
+void left_barrier() {
+  if (!is_counted() || t_processor == nullptr || t_active != nullptr) return;
+  if (t_phase_at_barrier != g_phases.load(std::memory_order_relaxed)) return;
+  const Nanoseconds late = t_processor->late_ns.exchange(0, std::memory_order_relaxed);
+  if (late == 0) return;
+  advance(t_own.read() + late);
+  internal::synchronise();
 }
 
 void end_function() {

@@ -74,6 +74,8 @@ struct alignas(64) ProcessorClock {
   std::atomic<uint64_t> handled_ns;
   // The cost of the handlers that interrupted it, not yet on its clock.
   std::atomic<uint64_t> interrupted_ns;
+  // How late it is still to be (Perturbation).
+  std::atomic<uint64_t> late_ns;
   static constexpr uint64_t kNever = 0;
 };
 static_assert(sizeof(ProcessorClock) == 64);
@@ -84,6 +86,23 @@ struct Shared {
   std::atomic<uint32_t>* sleepers = nullptr;  // how many processors sleep because they are ahead
   ordered::Shared order;                      // in counted time
 };
+
+// How late processors start, so that runs in counted time, which are the same every time, can be varied a little, and a
+// figure has a spread. A processor is late where it begins its first function, and again, by another length, in a measured
+// phase: where it leaves the first barrier to which it has come in the phase, or begins a function if that is before.
+// Processor 0, which starts the others, and the processor that begins the phase are never late: the others are late in
+// comparison with them.
+//
+// All processors of a program are late between the same two barriers, so that the second one waits for the latest, and the
+// phase is longer by at most `most`, but for what follows from another order. If a processor that is still in the barrier
+// before the phase were late as soon as it leaves that, others would be late behind the next one, and both would be added.
+struct Perturbation {
+  uint64_t seed = 0;
+  Nanoseconds most = 0;  // 0: none is late
+};
+// Returns how late a processor of the machine is: the same for the same arguments, from 0 to `most`, each length as often
+// as any other. `phase` is 0 for the start, and then counts the measured phases. Async-signal-safe.
+Nanoseconds lateness(const Perturbation& perturbation, unsigned processor, uint64_t phase);
 
 struct Options {
   // Virtual nanoseconds for each nanosecond of CPU time in the program's code.
@@ -102,6 +121,7 @@ struct Options {
   // The prices of counted time. They live for ever. nullptr: processors' own time is measured, and all that follows
   // `scale` counts.
   const MachineCosts* costs = nullptr;
+  Perturbation perturbation{};  // in counted time
   // In counted time: returns what the calling thread's code has counted, and up to where it does without a poll.
   mg_count& (*count)() = nullptr;
 };
@@ -246,6 +266,11 @@ void hand_over(unsigned local_processor, Nanoseconds when);
 // The processor itself calls these when its function begins, no earlier than `when`, and when it ends.
 void begin_function(Nanoseconds when);
 void end_function();
+// A measured phase begins for this node's processors; the calling thread may be the one that begins it, or handles a message.
+void begin_phase();
+// The calling processor comes to a barrier; and has left it, and holds no lock of the runtime.
+void come_to_barrier();
+void left_barrier();
 // The calling processor makes a system call of the program's, in which it may wait for something of which the runtime
 // does not know: it is not runnable until the call has ended.
 void begin_system_call();

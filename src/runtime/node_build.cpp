@@ -339,6 +339,8 @@ Status Node::emulate_in_counted_time(ShmFabric& shm) {
                                .first_processor = config_.node.value * config_.processors_per_node,
                                .processors = config_.processors_per_node,
                                .costs = &config_.machine->costs,
+                               .perturbation = {.seed = config_.seed.value_or(0),
+                                                .most = config_.seed ? config_.perturb.value_or(config_.skew) : 0},
                                .count = []() -> mg_count& { return __multigrain_count; }});
   counting::install(config_.machine->instructions);
   counting::set_poll(&virtual_time::poll);

@@ -52,6 +52,7 @@ void Node::take_mark(PhaseMark mark, Nanoseconds when) {
     take_snapshots(baseline_, when);
     measured_to_ = 0;
     measured_from_ = when;
+    virtual_time::begin_phase();
   } else if (measured_to_.load() == 0) {
     take_snapshots(end_, when);
     measured_to_ = when;
@@ -141,6 +142,8 @@ bool Node::write_statistics(std::span<const NodeReport> reports) {
   run.clock = virtual_time::is_counted() ? "counted" : virtual_time::on() ? "virtual" : "wall";
   if (virtual_time::is_counted()) {
     run.machine = config_.machine->name;
+    run.seed = config_.seed;
+    if (config_.seed) run.perturb_ns = config_.perturb.value_or(config_.skew);
     run.turns = turns_at_end_;
     run.interruptions = interruptions_at_end_;
   }

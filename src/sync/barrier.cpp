@@ -78,6 +78,7 @@ void Sync::barrier(SyncId id) {
   BarrierRecord& record = find(barriers_, barrier);
   host_.enter(SyncActivity::kBarrier);
   count(kBarriers);
+  virtual_time::come_to_barrier();
   virtual_time::spend(&MachineCosts::barrier_arrive);
   // The last processor of the node to arrive releases for all of them, so their stores must be visible to it.
   host_.drain_store_buffer();
@@ -88,6 +89,7 @@ void Sync::barrier(SyncId id) {
   }
   virtual_time::spend(&MachineCosts::barrier_leave);
   virtual_time::spend(&MachineCosts::node_miss);
+  virtual_time::left_barrier();
   host_.leave();
 }
 

@@ -175,6 +175,21 @@ TEST(Config, OnlyTheCountedClockHasAMachine) {
   EXPECT_THAT(validate(config).error().message, HasSubstr("needs fabric shm and no hosts"));
 }
 
+TEST(Config, ProcessorsStartLateInCountedTimeAlone) {
+  Config config;
+  config.seed = 0;
+  for (const ClockKind clock : {ClockKind::kWall, ClockKind::kVirtual}) {
+    config.clock = clock;
+    EXPECT_THAT(validate(config).error().message, HasSubstr("--seed makes processors start late in counted time"));
+  }
+  config.clock = ClockKind::kCounted;
+  EXPECT_TRUE(validate(config));
+  config.perturb = 5000;
+  EXPECT_TRUE(validate(config));
+  config.seed.reset();
+  EXPECT_THAT(validate(config).error().message, HasSubstr("give a seed, too (--perturb or MULTIGRAIN_PERTURB)"));
+}
+
 TEST(Config, CountedTimeIsOfPageProtocolsThatAreNamedHere) {
   Config config;
   config.clock = ClockKind::kCounted;

@@ -96,6 +96,49 @@ class Repeats(unittest.TestCase):
         self.same("lu", "hlrc", 1, 1)
 
 
+class Seeds(unittest.TestCase):
+    """Processors start late by what a seed says: other runs, each of which is the same every time."""
+
+    def elapsed(self, program, *options, shape=(4, 2), protocol="mgs"):
+        return profile(*shape, program, protocol=protocol, options=options)["run"]["elapsed_ns"]
+
+    def test_a_seeds_run_is_the_same_every_time_and_seeds_differ(self):
+        digests = [hashlib.sha256(statistics(4, 2, "water", protocol="mgs", options=("--seed", seed))).hexdigest()
+                   for seed in ("1", "1", "2", "3")]
+        self.assertEqual(digests[0], digests[1])
+        self.assertEqual(len(set(digests)), 3)
+        times = {self.elapsed("water", "--seed", str(seed)) for seed in range(4)}
+        self.assertGreater(len(times), 1)
+
+    def test_the_statistics_name_it(self):
+        run = profile(2, 1, "jacobi", options=("--seed", "7", "--skew", "30us"))["run"]
+        self.assertEqual((run["seed"], run["perturb_ns"]), (7, 30_000))
+        self.assertEqual(profile(2, 1, "jacobi", options=("--seed", "7", "--perturb", "5us"))["run"]["perturb_ns"], 5_000)
+        self.assertNotIn("seed", profile(2, 1, "jacobi")["run"])
+
+    def test_a_phase_is_longer_by_no_more_than_the_latest_start(self):
+        # Jacobi's processors wait for each other in barriers alone.
+        for protocol in ("mgs", "hlrc"):
+            exact = self.elapsed("jacobi", protocol=protocol)
+            for seed in range(1, 5):
+                longer = self.elapsed("jacobi", "--seed", str(seed), "--perturb", "1ms", protocol=protocol) - exact
+                self.assertLess(longer, 1.1e6, seed)
+                self.assertGreater(longer, 0.3e6, seed)
+
+    def test_one_processor_alone_and_no_time_at_all_change_nothing(self):
+        for shape, options in (((1, 1), ("--seed", "3", "--perturb", "1ms")), ((4, 2), ("--seed", "3", "--perturb", "0us"))):
+            self.assertEqual(self.elapsed("jacobi", *options, shape=shape), self.elapsed("jacobi", shape=shape))
+
+    def test_what_makes_no_sense_is_refused(self):
+        for options, word in ((["--seed", "1"], "--clock counted"), (["--clock", "virtual", "--seed", "1"], "--clock counted"),
+                              (["--clock", "counted", "--perturb", "1us"], "give a seed"),
+                              (["--clock", "counted", "--seed", "one"], "whole number"),
+                              (["--clock", "counted", "--seed", "1", "--perturb", "2000ms"], "at most 1 s")):
+            run = mgrun(options, "jacobi")
+            self.assertEqual(run.returncode, 2, run.stderr)
+            self.assertIn(word, run.stderr)
+
+
 class Charges(unittest.TestCase):
     def test_categories_add_up_to_the_total_on_every_processor(self):
         for protocol in ("mgs", "hlrc"):

@@ -57,6 +57,22 @@ RunDescription description() {
           .elapsed_ns = 100'000'000};
 }
 
+TEST(Report, SaysWithWhichSeedProcessorsStartedLate) {
+  RunDescription run = description();
+  run.clock = "counted";
+  run.machine = "alewife";
+  EXPECT_THAT(render_text(run, two_nodes()), ::testing::HasSubstr(", in counted time of the machine alewife\n"));
+  EXPECT_FALSE(nlohmann::json::parse(render_json(run, two_nodes()))["run"].contains("seed"));
+  run.seed = 3;
+  run.perturb_ns = 20'500;
+  EXPECT_THAT(
+      render_text(run, two_nodes()),
+      ::testing::HasSubstr(", in counted time of the machine alewife, seed 3 (processors start up to 20.5 us late)\n"));
+  const auto json = nlohmann::json::parse(render_json(run, two_nodes()));
+  EXPECT_EQ(json["run"]["seed"], 3);
+  EXPECT_EQ(json["run"]["perturb_ns"], 20'500);
+}
+
 const char* name_of(uint8_t type) {
   return type == 0x10 ? "RREQ" : nullptr;
 }

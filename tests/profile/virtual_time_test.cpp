@@ -64,6 +64,26 @@ class VirtualTimeTest : public ::testing::Test {
   static inline Nanoseconds next_ = kSecond;
 };
 
+TEST(Lateness, IsTheSameEveryTimeAndOtherwiseAnywhereUpToTheMost) {
+  constexpr unsigned kEach = 4000;
+  constexpr Nanoseconds kMost = 3;
+  std::array<unsigned, kMost + 1> often{};
+  unsigned same = 0;
+  for (unsigned i = 0; i < kEach; ++i) {
+    const virtual_time::Perturbation seeded{.seed = i / 100, .most = kMost};
+    const Nanoseconds late = virtual_time::lateness(seeded, i % 100, 1);
+    ASSERT_LE(late, kMost);
+    ASSERT_EQ(late, virtual_time::lateness(seeded, i % 100, 1));
+    ++often[late];
+    if (late == virtual_time::lateness(seeded, i % 100, 2)) ++same;
+  }
+  // Five standard deviations.
+  for (const unsigned count : often) EXPECT_NEAR(count, kEach / 4, 140);
+  EXPECT_NEAR(same, kEach / 4, 140) << "another phase does not have other lengths";
+  EXPECT_EQ(virtual_time::lateness({.seed = 7, .most = 0}, 1, 0), 0u);
+  EXPECT_LE(virtual_time::lateness({.seed = 7, .most = 1'000'000'000}, 1, 0), 1'000'000'000u);
+}
+
 void work() {
   const Nanoseconds end = virtual_time::now() + 200'000;
   while (virtual_time::now() < end) {

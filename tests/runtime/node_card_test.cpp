@@ -66,16 +66,33 @@ TEST(NodeCard, TravelsWhole) {
 // These are all variables that make a Config, except those of a node of its own. A new setting of the run belongs here,
 // too.
 TEST(NodeCard, EverySettingOfTheRunTravels) {
-  const std::map<std::string, std::string> chosen = {
-      {"MULTIGRAIN_PROCS_PER_NODE", "3"},  {"MULTIGRAIN_PAGE_SIZE", "16384"},   {"MULTIGRAIN_REGION_SIZE", "1G"},
-      {"MULTIGRAIN_PROTOCOL", "hlrc"},     {"MULTIGRAIN_ACCESS", "mprotect"},   {"MULTIGRAIN_NET", "latency=7us"},
-      {"MULTIGRAIN_STATS", "json:a.json"}, {"MULTIGRAIN_HOME", "blocked"},      {"MULTIGRAIN_PREFETCH", "5"},
-      {"MULTIGRAIN_CLOCK", "virtual"},     {"MULTIGRAIN_CLOCK_SCALE", "2,3"},   {"MULTIGRAIN_SKEW", "9us"},
-      {"MULTIGRAIN_MACHINE", "alewife"},   {"MULTIGRAIN_MGS", "reads=message"}, {"MULTIGRAIN_HLRC", "coalesce=off"},
-      {"MULTIGRAIN_VERBOSE", "1"},         {"MULTIGRAIN_TIMEOUT", "6"},         {"MULTIGRAIN_LINE_SIZE", "256"},
-      {"MULTIGRAIN_BLOCK_SIZE", "512"},    {"MULTIGRAIN_MODEL", "rc"},          {"MULTIGRAIN_CHECK", "1"},
-      {"MULTIGRAIN_CALLS", "trap"},        {"MULTIGRAIN_LOCAL_FILES", "/a:/b"}, {"MULTIGRAIN_RACES", "0"},
-      {"MULTIGRAIN_TIMELINE", "t.html"}};
+  const std::map<std::string, std::string> chosen = {{"MULTIGRAIN_PROCS_PER_NODE", "3"},
+                                                     {"MULTIGRAIN_PAGE_SIZE", "16384"},
+                                                     {"MULTIGRAIN_REGION_SIZE", "1G"},
+                                                     {"MULTIGRAIN_PROTOCOL", "hlrc"},
+                                                     {"MULTIGRAIN_ACCESS", "mprotect"},
+                                                     {"MULTIGRAIN_NET", "latency=7us"},
+                                                     {"MULTIGRAIN_STATS", "json:a.json"},
+                                                     {"MULTIGRAIN_HOME", "blocked"},
+                                                     {"MULTIGRAIN_PREFETCH", "5"},
+                                                     {"MULTIGRAIN_CLOCK", "virtual"},
+                                                     {"MULTIGRAIN_CLOCK_SCALE", "2,3"},
+                                                     {"MULTIGRAIN_SKEW", "9us"},
+                                                     {"MULTIGRAIN_MACHINE", "alewife"},
+                                                     {"MULTIGRAIN_MGS", "reads=message"},
+                                                     {"MULTIGRAIN_HLRC", "coalesce=off"},
+                                                     {"MULTIGRAIN_VERBOSE", "1"},
+                                                     {"MULTIGRAIN_TIMEOUT", "6"},
+                                                     {"MULTIGRAIN_LINE_SIZE", "256"},
+                                                     {"MULTIGRAIN_BLOCK_SIZE", "512"},
+                                                     {"MULTIGRAIN_MODEL", "rc"},
+                                                     {"MULTIGRAIN_CHECK", "1"},
+                                                     {"MULTIGRAIN_CALLS", "trap"},
+                                                     {"MULTIGRAIN_LOCAL_FILES", "/a:/b"},
+                                                     {"MULTIGRAIN_RACES", "0"},
+                                                     {"MULTIGRAIN_TIMELINE", "t.html"},
+                                                     {"MULTIGRAIN_SEED", "3"},
+                                                     {"MULTIGRAIN_PERTURB", "9us"}};
   for (const auto& [name, value] : chosen) setenv(name.c_str(), value.c_str(), 1);
   setenv("MULTIGRAIN_INTERFACE", "eth7", 1);
   const auto card = decode(encode(*describe_this_node(true)));
@@ -85,7 +102,8 @@ TEST(NodeCard, EverySettingOfTheRunTravels) {
   EXPECT_EQ((std::map<std::string, std::string>(card->settings.begin(), card->settings.end())), chosen);
 
   adopt_settings(*card);
-  unsetenv("MULTIGRAIN_MACHINE");  // it and virtual time, which the others want, exclude each other
+  // These and virtual time, which the others want, exclude each other.
+  for (const char* name : {"MULTIGRAIN_MACHINE", "MULTIGRAIN_SEED", "MULTIGRAIN_PERTURB"}) unsetenv(name);
   const auto config = config_from_environment();
   for (const auto& [name, value] : chosen) unsetenv(name.c_str());
   ASSERT_TRUE(config) << config.error().message;

@@ -170,6 +170,13 @@ class Verdicts(Command):
         self.assertEqual(self.verdict(10.5, virtual, spread=None), "not decided (spread not known)")
         self.assertEqual(self.verdict(10.5, family(exact=False)), "not decided (not exact)")
 
+    def test_seeds_of_the_counted_clock_have_a_spread(self):
+        seeds = family(runs=3) | {"seeds": 3}
+        self.assertEqual(self.verdict(10.5, seeds, spread=0.4), "agrees")
+        self.assertEqual(self.verdict(10.5, seeds, spread=2.1), "not decided (spread 20 %)")
+        self.assertEqual(self.verdict(10.5, seeds, runs=2), "not decided (runs of each: 2)")
+        self.assertEqual(self.verdict(10.5, family(exact=False) | {"seeds": 3}), "not decided (not exact)")
+
     def test_a_row_is_compared_with_the_study_that_it_is_about(self):
         studies = {"one.json": family(), "two.json": family() | {"processors": 16}}
         with self.assertRaisesRegex(StudyError, "row 1: both one.json and two.json are studies that it could be about"):

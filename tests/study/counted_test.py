@@ -174,6 +174,42 @@ class Counted(Command):
         self.study(*COUNTED, program=program)
         self.assertEqual(self.runs()[count:], ["4x2"])
 
+    def test_seeds_give_a_spread(self):
+        study = self.study(*COUNTED, "--machine", "old", "--seeds", "3", "--perturb", "50us", "-j", "1")
+        self.assertEqual(self.runs(), 3 * ORDER)
+        self.assertEqual((study["seeds"], study["repetitions"], study["exact"]), (3, 3, True))
+        options = self.options_of_runs()
+        self.assertEqual([each.split("--seed ")[1].split()[0] for each in options], ["1"] * 5 + ["2"] * 5 + ["3"] * 5)
+        self.assertTrue(all("--perturb 50us" in each for each in options))
+        for point in study["points"]:
+            self.assertEqual((point["low_ns"], point["high_ns"]), (point["repetitions_ns"][0], point["repetitions_ns"][2]))
+            self.assertEqual(point["elapsed_ns"], point["repetitions_ns"][1])
+            self.assertAlmostEqual(point["high_ns"] / point["low_ns"], 1.02)
+        self.assertIn("--seed 1", study["points"][0]["command"])
+        # All are kept, also for a study of more seeds, and none is taken for the run without a seed.
+        self.study(*COUNTED, "--machine", "old", "--seeds", "4", "--perturb", "50us", "-j", "1")
+        self.assertEqual(self.runs(), 4 * ORDER)
+        self.study(*COUNTED, "--machine", "old", "-j", "1")
+        self.assertEqual(self.runs(), 5 * ORDER)
+
+    def test_tables_and_reports_say_how_many_seeds(self):
+        status, out, err = self.mgstudy(
+            "family", "-p", "8", "--mgrun", FAKE, *COUNTED, "--machine", "old", "--seeds", "3", "--", str(self.program), MEDIUM
+        )
+        self.assertEqual(status, 0, err)
+        self.assertIn("counted clock, median of 3 seeds", out)
+        self.assertIn("spread", out)
+        self.assertIn("2.0%", out)
+        self.assertNotIn("every run gives", out)
+        page = (self.folder / "mgstudy-family-program.html").read_text()
+        self.assertIn("of the emulated machine (counted clock), median of 3 seeds", page)
+        self.assertNotIn("every run gives", page)
+
+    def test_a_lost_turn_of_one_seed_takes_the_exactness_away(self):
+        study = self.study(*COUNTED, "--seeds", "2", program=(MEDIUM, "interrupted-at=2"))
+        self.assertIs(study["exact"], False)
+        self.assertIn(6, [point["interruptions"] for point in study["points"]])
+
     def test_runs_go_at_the_same_time(self):
         # The first two wait for each other.
         self.study(*COUNTED, "-j", "2", program=(MEDIUM, "meet=2"))
@@ -267,6 +303,9 @@ class Counted(Command):
             ([*counted, "--clock-scale", "10"], "--clock-scale does not go with --clock counted: how fast processors are, the machine's prices"),
             ([*compare, *COUNTED, "--vary", "clock-scale=1,2"], "--clock-scale does not go with --clock counted"),
             ([*counted, "--repetitions", "3"], "--repetitions 3 does not go with --clock counted: every run gives the same numbers"),
+            ([*counted, "--perturb", "5us"], "--perturb says how late processors start with --seeds: give --seeds, too"),
+            ([*virtual, "--seeds", "3"], "--seeds does not go with --clock virtual, whose runs differ anyway"),
+            ([*counted, "--seeds", "0"], "'0' is not a whole number above 0"),
             ([*counted, "--machine", "bad"], "mgrun: --machine: there is no machine 'bad'"),
             ([*counted, "--machine", "./none.json"], "--machine: cannot read './none.json': No such file or directory"),
             ([*counted, "--machine", "bad.json"], "--machine: 'bad.json' is no JSON"),

@@ -4,7 +4,7 @@
 FAKE_LOG gets a line for each run. The arguments of the program: times=1:80,2:50,4:40,8:10 (ms by processors a node;
 "alone" is one processor), per-us=N (more ms for each microsecond of latency), fail-at=C, hang-at=C:C... (unless-file=FILE:
 not if the file is there), silent-at=C, interrupted-at=C, text=ANYTHING; meet=N: waits until N runs have begun;
-last-of=N: one processor waits until N other runs have ended. Runs differ by 1 % from each other, but for the counted clock.
+last-of=N: one processor waits until N other runs have ended. Runs differ by 1 % from each other; under the counted clock only by their seeds.
 FAKE_SPANS, if it is set, gets a line "begin" and a line "end" for each run. FAKE_MACHINES is where descriptions are.
 """
 
@@ -96,7 +96,8 @@ def main():
     microseconds = float(latency[:-2]) * {"us": 1, "ms": 1000}[latency[-2:]]
     elapsed = float(times[key]) + (float(program.get("per-us", 0)) * microseconds / size if nodes > 1 else 0)
     is_counted = options.get("--clock") == "counted"
-    elapsed = int(elapsed * 1e6 * (1 + 0.01 * (earlier % 3) * (not is_counted)))
+    different = int(options["--seed"]) - 1 if "--seed" in options else 0 if is_counted else earlier
+    elapsed = int(elapsed * 1e6 * (1 + 0.01 * (different % 3)))
 
     def thread(number):
         # Half of the time of one node is the user's; of several, the more the processor's number is odd, the more waits.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from multigrain.study.conditions import conditions, is_exact
+from multigrain.study.conditions import conditions, has_spread, is_exact
 from multigrain.study.page import number
 from multigrain.study.runs import Json, StudyError
 from multigrain.study.studies import read_study
@@ -62,8 +62,10 @@ def decide(row: Row, figure: StudyFigure, study: Json) -> str:
     if figure.value is None:
         return MISSING
     ours = figure.value / row.unit
-    if study["clock"] == "counted":
-        return exact_verdict(ours, row.bounds) if is_exact(study) else f"{NOT_DECIDED} (not exact)"
+    if study["clock"] == "counted" and not is_exact(study):
+        return f"{NOT_DECIDED} (not exact)"
+    if not has_spread(study):
+        return exact_verdict(ours, row.bounds)
     if figure.spread is None:
         return f"{NOT_DECIDED} (spread not known)"
     # So that the spread, which a verdict tells, is a part of our figure.

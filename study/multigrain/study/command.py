@@ -83,6 +83,11 @@ def settle_clock(options: argparse.Namespace) -> None:
                 f"--jobs {options.jobs} does not go with --clock {options.clock}: its times depend on the load, and runs at "
                 "the same time would disturb each other; give --clock counted"
             )
+        if options.seeds is not None:
+            raise StudyError(
+                f"--seeds does not go with --clock {options.clock}, whose runs differ anyway: give --repetitions, or "
+                "--clock counted"
+            )
         options.jobs, options.net = 1, options.net or "mgs"
         options.repetitions = options.repetitions or 3
         return
@@ -94,9 +99,11 @@ def settle_clock(options: argparse.Namespace) -> None:
     if options.repetitions not in (None, 1):
         raise StudyError(
             f"--repetitions {options.repetitions} does not go with --clock counted: every run gives the same numbers, and "
-            "one is enough"
+            "one is enough; --seeds makes runs differ"
         )
-    options.repetitions = 1
+    if options.seeds is None and (options.perturb is not None or "perturb" in varied):
+        raise StudyError("--perturb says how late processors start with --seeds: give --seeds, too")
+    options.repetitions = options.seeds or 1
     options.jobs = options.jobs or usable_cores()
     if "machine" not in varied:
         options.machine = options.machine or os.environ.get("MULTIGRAIN_MACHINE") or DEFAULT_MACHINE
@@ -214,6 +221,7 @@ def describe(
         "processors": options.procs,
         "clock": options.clock,
         "repetitions": options.repetitions,
+        **({"seeds": options.seeds} if options.seeds else {}),
         "network": describe_network(options, runner.mgrun, emulated),
         **counted,
         "options": [each for each in shlex.join(first.options).split(" --") if each],
@@ -300,6 +308,7 @@ def run_study(options: argparse.Namespace, argv: Sequence[str], tools: Path) -> 
     runner.cache.machines = {name: each.identity() for name, each in emulated.items()}
     if options.jobs > 1 and not any(option.removeprefix("--no-").endswith("pin") for option in options.mgrun_option):
         runner.unmeasured = ("--no-pin",)  # each mgrun would take the same cores
+    runner.seeds = options.seeds is not None
     points = make_plan(options, series, emulated)
     description = describe(options, argv, runner, series, emulated)
     progress = studies.Progress() if options.quiet else Bar(len(series), options.repetitions)

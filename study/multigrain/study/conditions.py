@@ -21,18 +21,27 @@ def is_exact(study: Mapping[str, Any]) -> bool:
     return bool(study.get("exact"))
 
 
+def has_spread(study: Mapping[str, Any]) -> bool:
+    """Can runs of one machine differ? Under the counted clock those of several seeds can."""
+    return study["clock"] != "counted" or bool(study.get("seeds"))
+
+
+def of_runs(runs: int, noun: str) -> str:
+    return f"median of {runs} {noun}s" if runs > 2 else f"the faster of 2 {noun}s" if runs == 2 else ""
+
+
 def repetition(study: Mapping[str, Any]) -> str:
     """What stands where the number of runs and their spread do: "median of 3 runs"; empty: of one run, which says nothing."""
     if study["clock"] == "counted":
         if is_exact(study):
-            return "exact: every run gives these numbers"
+            seeds = study.get("seeds", 0)
+            return of_runs(seeds, "seed") or "of one seed" if seeds else "exact: every run gives these numbers"
         points = [point for point in study["points"] if point["interruptions"]]
         where = ", ".join(dict.fromkeys(node_words(point) for point in points))
         times = sum(point["interruptions"] for point in points)
         often = "once" if times == 1 else f"{times:,} times"
         return f"not exact: processors lost their turn {often} ({where}), and another run may give other numbers"
-    runs: int = study["repetitions"]
-    return f"median of {runs} runs" if runs > 2 else "the faster of 2 runs" if runs == 2 else ""
+    return of_runs(study["repetitions"], "run")
 
 
 def machines(study: Mapping[str, Any]) -> str:

@@ -26,6 +26,7 @@ HANDED_ON = {
         "with --clock counted, the emulated machine: a name that mgrun --machine list shows (default: today-rdma), or a "
         "file with a description",
     ),
+    "perturb": ("TIME", "with --seeds, how late a processor starts at most (default: as much as --skew)"),
     "protocol": ("NAME", "the coherence protocol"),
     "page-size": ("BYTES", "the unit of coherence"),
     "home": ("WHERE", "where pages are at home: auto, interleaved, blocked or first-touch"),
@@ -107,6 +108,13 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="runs of each machine; shown are the median and the spread (default 3; 1 with the counted clock, since every "
         "run gives the same numbers)",
+    )
+    study.add_argument(
+        "--seeds",
+        type=positive,
+        metavar="K",
+        help="with the counted clock, K runs of each machine in which processors start late by lengths that the seeds 1 to K "
+        "choose (mgrun --seed, --perturb); shown are the median and the spread",
     )
     study.add_argument(
         "-j",

@@ -7,7 +7,7 @@ import io
 import sys
 
 from multigrain.study import metrics, studies
-from multigrain.study.conditions import conditions
+from multigrain.study.conditions import conditions, has_spread
 from multigrain.study.figures import duration, short_percent
 from multigrain.study.runs import Json
 
@@ -35,10 +35,10 @@ def print_study(study: Json) -> None:
     for name in ("C", "latency" if latency else "nodes"):  # with both, 80 columns are not enough
         table.add_column(name, justify="right", no_wrap=True)
     alone = {each["series"]: each["sequential_ns"] for each in study.get("metrics", []) if each["sequential_ns"]}
-    has_spread = study["clock"] != "counted"
+    spreads = has_spread(study)
     shown = [
         "time",
-        *(["spread"] if has_spread else []),
+        *(["spread"] if spreads else []),
         *(["speedup"] if alone else []),
         *(name.replace("_", "\n") for name in studies.CATEGORIES),
         "outside",
@@ -60,7 +60,7 @@ def print_study(study: Json) -> None:
             base = alone.get(point["series"])
             row += [
                 duration(point["elapsed_ns"], "us"),
-                *([spread_of(point)] if has_spread else []),
+                *([spread_of(point)] if spreads else []),
                 *([f"{base / point['elapsed_ns']:.2f}" if base else "–"] if alone else []),
                 *(f"{part // 10}.{part % 10}%" for part in parts),
             ]

@@ -25,7 +25,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -334,6 +334,10 @@ class Runner:
     fresh: bool = False  # measure again what is in the cache
     clock: str = "virtual"
     unmeasured: tuple[str, ...] = ()  # options of mgrun that no result depends on
+    seeds: bool = False  # each repetition has a seed, from 1 on
+
+    def seeded(self, run: Run, repetition: int) -> Run:
+        return replace(run, options=(*run.options, "--seed", str(repetition + 1))) if self.seeds else run
 
     def key(self, run: Run, repetition: int) -> Path:
         return self.cache.path(self.cache.dependencies(run, self.mgrun, self.depends, os.environ), repetition)
@@ -341,6 +345,7 @@ class Runner:
     def cached(self, run: Run, repetition: int) -> Result | None:
         if self.fresh:
             return None
+        run = self.seeded(run, repetition)
         entry = self.cache.load(self.key(run, repetition))
         if entry is None:
             return None
@@ -351,6 +356,7 @@ class Runner:
 
     def start(self, run: Run, repetition: int) -> Measurement:
         """Begins a run, of which finish() or abandon() must follow. Unless they do, the run ends with this process."""
+        run = self.seeded(run, repetition)
         folder = tempfile.TemporaryDirectory(dir=self.cache.directory, prefix=f"running-{os.getpid()}-")
         command = run.command(
             self.mgrun, os.path.abspath(os.path.join(folder.name, "statistics.json")), self.unmeasured

@@ -325,7 +325,7 @@ def assemble(kind: str, results: Mapping[Point, Sequence[Result]], description: 
         "points": points,
     }
     if description["clock"] == "counted":
-        # Every run gives these numbers, unless processors lost their turn.
+        # Every run gives these numbers, unless processors lost their turn. With seeds that holds of each seed's.
         study["exact"] = not any(point["interruptions"] for point in points)
     if kind == "latency":
         study["slopes"] = [slope_of(points, size) for size in sizes]

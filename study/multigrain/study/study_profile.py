@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from multigrain.study.conditions import has_spread
 from multigrain.study.figures import duration, percent, unit_for
 from multigrain.study.page import INK, Block, Chart, Figure, Table, chart, number, pattern_of, text
 from multigrain.study.study_view import Json, StudyView, parts_of
@@ -14,13 +15,13 @@ class ProfileSections(StudyView):
     def profile(self) -> list[Block]:
         if not self.family:
             return []
-        has_spread = self.study["clock"] != "counted"
+        spreads = has_spread(self.study)
         columns = [
             "C",
             "nodes",
             *(["what"] if self.several else []),
             "time",
-            *(["spread"] if has_spread else []),
+            *(["spread"] if spreads else []),
             "speedup",
             *(name for _, name, *_ in self.parts),
         ]
@@ -40,7 +41,7 @@ class ProfileSections(StudyView):
                     str(point["nodes"]),
                     *([point["series"]] if self.several else []),
                     duration(point["elapsed_ns"]),
-                    *([spread] if has_spread else []),
+                    *([spread] if spreads else []),
                     number(alone / point["elapsed_ns"], 3) if alone else "–",
                     *(percent(parts[name] / total, 2) for name, *_ in self.parts),
                 ]
