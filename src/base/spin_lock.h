@@ -1,7 +1,9 @@
 // This is a lock for critical sections of a few microseconds inside the runtime. The fault handler may take it, so it
 // is never held while user code runs or while waiting for another node.
 //
-// It spins for a bounded time, then uses a futex: with 32 processors on two cores the holder is often not running.
+// It spins for a bounded time, then uses a futex: with 32 processors on two cores the holder is often not running. Where
+// threads take turns (emulation/ordered_execution.h), the holder may have given its turn away, and gets it again only if
+// the thread that wants the lock does so, too (on_held_lock()).
 #pragma once
 
 #include <atomic>
@@ -11,6 +13,17 @@
 #include "base/thread_annotations.h"
 
 namespace multigrain {
+
+// A thread that finds a lock held calls this function, if there is one. It returns true if the thread has let others go on
+// meanwhile, and should look again; false if the thread should wait for the lock as ever. Async-signal-safe.
+using WhileLockIsHeld = bool (*)();
+namespace internal {
+inline constinit std::atomic<WhileLockIsHeld> g_while_lock_is_held{nullptr};
+}
+// Sets that function, for SpinLocks and not for MachineSpinLocks. Called once, at start-up.
+inline void on_held_lock(WhileLockIsHeld function) {
+  internal::g_while_lock_is_held.store(function, std::memory_order_release);
+}
 
 template <FutexScope kScope>
 class MG_CAPABILITY("spin lock") BasicSpinLock {
@@ -45,6 +58,13 @@ class MG_CAPABILITY("spin lock") BasicSpinLock {
           word_.compare_exchange_weak(expected, kHeld, std::memory_order_acquire))
         return;
       cpu_relax();
+    }
+    if constexpr (kScope == FutexScope::kProcess) {
+      const WhileLockIsHeld let_others = internal::g_while_lock_is_held.load(std::memory_order_acquire);
+      while (let_others != nullptr && let_others()) {
+        uint32_t expected = kFree;
+        if (word_.compare_exchange_strong(expected, kHeld, std::memory_order_acquire)) return;
+      }
     }
     // Drepper, "Futexes are tricky", mutex2: once contended, a taker cannot know that it is the last sleeper.
     while (word_.exchange(kContended, std::memory_order_acquire) != kFree) futex_wait(word_, kContended, kScope);

@@ -26,6 +26,7 @@ constexpr Nanoseconds kLook = 20'000'000;
 constexpr Nanoseconds kPredecessorLeaves = 100'000;
 
 constinit Shared g_shared;
+constinit std::atomic<Later*> g_later{nullptr};
 
 Participant& self() {
   return g_shared.participants[static_cast<unsigned>(t_participant)];
@@ -133,6 +134,41 @@ void await_turn(uint32_t before) {
   }
 }
 
+// Gives the turn away, and returns when the caller has it for an event at `time`, or earlier if it has been made ready. If
+// it `waits_besides`, and is made ready for a time that is not earlier, that ends its next wait.
+Nanoseconds pass_once(Nanoseconds time, bool waits_besides) {
+  Participant& own = self();
+  uint32_t before;
+  {
+    TurnGuard hold;
+    before = own.turns.load(std::memory_order_relaxed);
+    own.state = Participant::kReady;
+    own.time = time;
+    own.waits_besides = waits_besides;
+    hold.give_away();
+  }
+  await_turn(before);
+  return own.time;
+}
+
+Nanoseconds wait_once() {
+  Participant& own = self();
+  uint32_t before;
+  {
+    TurnGuard hold;
+    before = own.turns.load(std::memory_order_relaxed);
+    own.state = Participant::kWaits;
+    if (own.was_made_ready) {
+      own.state = Participant::kReady;
+      own.time = own.made_ready_at;
+    }
+    own.was_made_ready = false;
+    hold.give_away();
+  }
+  await_turn(before);
+  return own.time;
+}
+
 bool is_taken(const Participant& participant) {
   const TurnGuard hold;
   return participant.state != Participant::kAbsent;
@@ -156,6 +192,15 @@ void start(const Shared& shared) {
   g_shared = shared;
 }
 
+void set_later(Later* later) {
+  g_later.store(later, std::memory_order_release);
+}
+
+Nanoseconds next_due() {
+  const Later* const later = g_later.load(std::memory_order_acquire);
+  return later != nullptr && takes_part() ? later->due() : Later::kNever;
+}
+
 void join(unsigned participant, std::optional<Nanoseconds> time) {
   MG_CHECK(participant < g_shared.participants.size() && !takes_part(), participant);
   t_participant = static_cast<int>(participant);
@@ -173,6 +218,7 @@ void join(unsigned participant, std::optional<Nanoseconds> time) {
       if (time) own.time = *time;
       own.was_made_ready = false;
     }
+    own.waits_besides = false;
     if (g_shared.turn->joined < g_shared.participants.size()) ++g_shared.turn->joined;
     if (g_shared.turn->holder == 0) hold.give();
   }
@@ -180,39 +226,32 @@ void join(unsigned participant, std::optional<Nanoseconds> time) {
 }
 
 void leave() {
+  while (next_due() != Later::kNever) {
+    const Nanoseconds due = next_due();
+    if (pass_once(due, false) >= due) g_later.load(std::memory_order_relaxed)->happen();
+  }
   TurnGuard hold;
   self().state = Participant::kAbsent;
+  if (self().was_made_ready) self().time = self().made_ready_at;
   const bool held = g_shared.turn->holder == own_holder();
   t_participant = -1;
   if (held) hold.give();
 }
 
 Nanoseconds pass(Nanoseconds time) {
-  Participant& own = self();
-  uint32_t before;
-  {
-    TurnGuard hold;
-    before = own.turns.load(std::memory_order_relaxed);
-    own.state = Participant::kReady;
-    own.time = time;
-    hold.give_away();
+  for (Nanoseconds due; (due = next_due()) <= time && due != Later::kNever;) {
+    if (const Nanoseconds came = pass_once(due, false); came < due) return came;
+    g_later.load(std::memory_order_relaxed)->happen();
   }
-  await_turn(before);
-  return own.time;
+  return pass_once(time, false);
 }
 
 Nanoseconds wait() {
-  Participant& own = self();
-  uint32_t before;
-  {
-    TurnGuard hold;
-    before = own.turns.load(std::memory_order_relaxed);
-    own.state = own.was_made_ready ? Participant::kReady : Participant::kWaits;
-    own.was_made_ready = false;
-    hold.give_away();
+  for (Nanoseconds due; (due = next_due()) != Later::kNever;) {
+    if (const Nanoseconds came = pass_once(due, true); came < due) return came;
+    g_later.load(std::memory_order_relaxed)->happen();
   }
-  await_turn(before);
-  return own.time;
+  return wait_once();
 }
 
 void make_ready(unsigned participant, Nanoseconds time) {
@@ -225,11 +264,18 @@ void make_ready(unsigned participant, Nanoseconds time) {
       other.time = time;
       break;
     case Participant::kReady:
-      if (time < other.time) other.time = time;
-      return;
-    case Participant::kAbsent:
+      if (time < other.time) {
+        other.time = time;
+        return;
+      }
+      if (!other.waits_besides) return;
+      [[fallthrough]];
     case Participant::kRuns:
     case Participant::kOutside:
+      if (!other.was_made_ready || time < other.made_ready_at) other.made_ready_at = time;
+      other.was_made_ready = true;
+      return;
+    case Participant::kAbsent:
       if (!other.was_made_ready || time < other.time) other.time = time;
       other.was_made_ready = true;
       return;

@@ -19,6 +19,10 @@
 // next. In the program's code a poll bounds by how much (virtual_time.h); one call of the runtime, such as the release of
 // many pages, is done in one turn.
 //
+// What a participant has started may happen later than it has its turn: a remote memory operation takes effect when it
+// has crossed the emulated network. That is an event of the participant as well (Later): pass() and wait() give the
+// participant its turn for it, and see to it that it happens.
+//
 // A thread that has the turn and sleeps in a system call of its own, perhaps for something that another participant
 // must do, would hold up all others. They look for that now and then: such a participant loses its turn, and waits for
 // another one at its next event. Programs that synchronise by other means than Multigrain's may do this; then the
@@ -53,9 +57,11 @@ struct alignas(64) Participant {
   Nanoseconds time;
   uint32_t process;  // pid and tid of its thread
   uint32_t thread;
-  // It was made ready while it did not wait: then its next wait ends at once; or while it was absent: then its next thread is
-  // certain to come, and has an event at `time`.
+  // It was made ready while it did not wait, or waited for something that it has started: then its next wait ends at once,
+  // with an event at `made_ready_at`; or while it was absent: then its next thread is certain to come, and has an event at `time`.
   bool was_made_ready;
+  bool waits_besides;  // it is ready for something that it has started, and waits as well
+  Nanoseconds made_ready_at;
 };
 
 // Whose turn it is, in memory that all nodes map; zero at first.
@@ -83,8 +89,24 @@ struct Shared {
 // Returns the participant of the least (time, number) among those that are ready, or about to join (O3).
 std::optional<unsigned> earliest(std::span<const Participant> participants);
 
+// What the participants of this process have started, and will happen at later times.
+class Later {
+ public:
+  static constexpr Nanoseconds kNever = ~Nanoseconds{0};
+  virtual ~Later() = default;
+  // Returns when the next of it happens that the calling participant has started; kNever if there is none.
+  [[nodiscard]] virtual Nanoseconds due() const = 0;
+  // Makes that happen. The calling participant has the turn, and keeps it.
+  virtual void happen() = 0;
+};
+
 // Turns ordered execution on in this process, for good. Called once, before any other function here.
 void start(const Shared& shared);
+// Sets what pass(), wait() and leave() ask; nullptr: nothing. It must live until no participant is left. Called before the
+// first one joins, or by tests.
+void set_later(Later* later);
+// Returns when the next of what the calling participant has started happens; Later::kNever if there is none.
+[[nodiscard]] Nanoseconds next_due();
 
 namespace internal {
 [[gnu::tls_model("initial-exec")]] extern constinit thread_local int t_participant;
@@ -94,17 +116,23 @@ namespace internal {
   return internal::t_participant >= 0;
 }
 
+// Returns the calling participant's number.
+[[nodiscard]] inline unsigned participant() {
+  return static_cast<unsigned>(internal::t_participant);
+}
+
 // The calling thread becomes the participant with this number, as soon as the thread that was it before has left, and
 // returns when it has its first turn: its first event is at `time`, or, without one, when it is made ready.
 void join(unsigned participant, std::optional<Nanoseconds> time);
-// The calling participant ends.
+// The calling participant ends, when what it has started has happened.
 void leave();
 
 // The calling participant is about to do what is an event at `time`: returns when it has the turn for that. The result
-// is `time`, or an earlier time for which it has been made ready meanwhile.
+// is `time`, or an earlier time for which it has been made ready meanwhile. What it has started, and is due until then, has
+// happened.
 Nanoseconds pass(Nanoseconds time);
 // The calling participant has no event: returns when it has the turn after it has been made ready, and for which time
-// that was.
+// that was. What it has started happens meanwhile.
 Nanoseconds wait();
 // A participant that waits has an event at `time` now, or earlier. Any thread may call this.
 void make_ready(unsigned participant, Nanoseconds time);

@@ -137,6 +137,10 @@ class Fabric {
   }
   [[nodiscard]] virtual bool is_complete(Completion completion) = 0;
   virtual void wait(Completion completion) = 0;
+  // Waits until the operation, which the calling thread has started, has taken effect at the other node, and what it reads is
+  // here. In counted time that is before it is complete, and the caller's clock stays where it is, so that the caller can do
+  // for the emulated interface what follows. Otherwise this is wait().
+  virtual void await_effect(Completion completion) { wait(completion); }
   // DSZOOM's requester needs this to lock an entry and read behind the lock in one round trip ([DSZOOM], 2.4).
   // Starts the atomic. The atomics that one node starts at another take effect in the order in which they were started,
   // whichever threads started them. `old`, which must stay where it is until wait(), receives the word's old value.
@@ -226,6 +230,10 @@ class Fabric {
   virtual void serve() = 0;
   // Makes serve() return, or the next one if none is under way.
   virtual void wake_service() = 0;
+  // The service thread alone calls this: it has work beside messages that it cannot do yet, and has slept for a moment, so
+  // that the next serve() returns at once. In counted time the thread does not sleep before, and serve() returns after a
+  // moment of the emulated machine's, or after a message.
+  virtual void serve_again() { wake_service(); }
 
   // Convenience forms.
   void fetch(const Message& message, std::span<std::byte> bytes) { fetch_part(message, 0, bytes); }

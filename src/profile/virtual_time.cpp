@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/futex.h"
+#include "base/spin_lock.h"
 #include "base/thread_state.h"
 #include "profile/cpu_clock.h"
 #include "profile/this_thread.h"
@@ -128,10 +129,15 @@ unsigned participant_of(unsigned local_processor) {
   return handler_of(g_options.first_processor / g_options.processors) + 1 + local_processor;
 }
 
-// The calling processor's code polls after it has counted as much as the skew.
+// How long a thread that spins does so between two looks, in nanoseconds.
+constexpr Nanoseconds kSpin = 200;
+
+// The calling processor's code polls after it has counted as much as the skew, or as much as the time until what it has
+// started happens.
 void expect_poll() {
   mg_count& count = g_options.count();
   count.limit = count.now + g_options.skew_ns * 1000;
+  if (const Nanoseconds due = ordered::next_due(); due != ordered::Later::kNever) expect_event(due);
 }
 
 // This node's processors have to be late, but for the one that is in time.
@@ -316,6 +322,7 @@ void start(const Shared& shared, const Options& options) {
     MG_CHECK(options.count != nullptr);
     internal::g_costs = options.costs;
     be_late(0, &g_shared.processors[0]);
+    on_held_lock(&spin_in_turn);
   } else {
     calibrate_thread_cpu_clock();
   }
@@ -500,8 +507,13 @@ void trapped() {
     this_profile().enter_at(Category::kUser, t_own.base);
 }
 
+// One in another one, as the driver's in that of the runtime's entry, is no miss of its own.
 bool MissedCheck::begin() {
-  return come_to_protocol(g_options.check_ns, &MachineCosts::check_miss);
+  const std::optional<Nanoseconds> passed = come_from_program(g_options.check_ns, Category::kProtocol);
+  if (!passed) return false;
+  spend(&MachineCosts::check_miss);
+  t_own.base += scaled(*passed, g_options.protocol_scale);
+  return true;
 }
 
 void MissedCheck::end() {
@@ -589,6 +601,34 @@ void poll() {
     return;
   }
   internal::synchronise();
+}
+
+// --- Turns
+
+void let_others_come_to(Nanoseconds when) {
+  if (!takes_turns()) return;
+  const Unaccounted emulation;
+  // What makes the thread ready before that is not what it wants.
+  while (ordered::pass(when) < when) {
+  }
+}
+
+void wait_until_time(Nanoseconds when) {
+  let_others_come_to(when);
+  internal::advance(when);
+}
+
+bool spin_in_turn() {
+  if (!takes_turns()) return false;
+  wait_until_time(stamp() + kSpin);
+  return true;
+}
+
+void expect_event(Nanoseconds when) {
+  if (t_processor == nullptr || !takes_turns()) return;
+  const Nanoseconds now = t_own.read();
+  mg_count& count = g_options.count();
+  count.limit = std::min(count.limit, count.now + (when > now ? (when - now) * 1000 : 0));
 }
 
 // --- Waiting

@@ -343,6 +343,19 @@ inline void synchronise() {
 // The calling processor's code polls, in counted time: it has run for as long as it may.
 void poll();
 
+// --- Turns in counted time. These do nothing for a thread that takes no turns.
+
+// The calling thread gives its turn away until `when`, if that is to come. Its clock stays where it is: the time passes
+// for the others.
+void let_others_come_to(Nanoseconds when);
+// The calling thread waits, and has nothing to do, until `when`: lets the others come to it, and is there itself then.
+void wait_until_time(Nanoseconds when);
+// The calling thread has found that something is not as it needs it, and looks again a moment later, as a processor that
+// spins would. Returns false, and nothing has happened, if the thread takes no turns.
+bool spin_in_turn();
+// Something that the calling thread has started happens at `when`: its code polls by then.
+void expect_event(Nanoseconds when);
+
 // --- Waiting, for fabric/wait.h.
 
 // In counted time: the calling thread is a participant, and gives its turn away until another one has announced what it

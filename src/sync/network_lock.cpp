@@ -396,11 +396,12 @@ void NetworkLocks::send(Record& record, size_t number, uint64_t now) {
       now = fabric_.fetch_add(to, SegmentId::kWords, at, comes);
     } else {
       // In counted time the emulated interface hands the lock on, and the releasing processor, which has started that, goes on
-      // ([GeNIMA], III.A). The lock comes when half of the operation's time has passed; the other half takes the answer, which
-      // nobody needs. The next node's processor finds the lock in its own memory, where it polls. Here it sleeps, and the
+      // ([GeNIMA], III.A): its clock does not wait, though its thread does. The lock comes when half of the operation's time
+      // has passed; the other half takes the answer, which nobody needs. The next node's processor finds the lock in its own memory, where it polls. Here it sleeps, and the
       // message that wakes it is no part of the emulated machine.
       const Nanoseconds began = virtual_time::stamp();
       const Completion answer = fabric_.start_fetch_add(to, SegmentId::kWords, at, comes, now);
+      fabric_.await_effect(answer);
       arrival.emplace(began + (answer.id - began) / 2);
       stamp(to, at);
       emulation.emplace();

@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <array>
+#include <deque>
 #include <functional>
+#include <optional>
 #include <random>
 #include <thread>
 #include <vector>
@@ -170,6 +172,66 @@ TEST(OrderedExecution, AnotherThreadTakesThePlaceOfOneThatLeaves) {
     });
   };
   const std::vector<Event> expected{{10, 0}, {10, 1}, {10, 2}, {10, 3}, {10, 4}, {10, 5}, {60, 3}};
+  EXPECT_EQ(Turns::of(&at_once, body), expected);
+}
+
+// What the calling participant has started. Where it happens is logged as an event of 100 more than the participant's number.
+class Started final : public Later {
+ public:
+  explicit Started(Turns& run) : run_(run) {}
+  void start(Nanoseconds time) { times().push_back(time); }
+  [[nodiscard]] Nanoseconds due() const override { return times().empty() ? kNever : times().front(); }
+  void happen() override {
+    run_.log(times().front(), 100 + participant());
+    times().pop_front();
+  }
+
+ private:
+  static std::deque<Nanoseconds>& times() {
+    static thread_local std::deque<Nanoseconds> times;
+    return times;
+  }
+  Turns& run_;
+};
+
+TEST(OrderedExecution, WhatOneHasStartedHappensAtItsTime) {
+  const auto body = [](unsigned self, Turns& run) {
+    // One object for all threads; the first turn is participant 0's.
+    static std::optional<Started> started;
+    if (self == 0) set_later(&started.emplace(run));
+    switch (self) {
+      case 0:
+        started->start(30);
+        started->start(50);
+        run.log(pass(40), self);
+        // It is made ready while it waits for what it has started, too.
+        run.log(wait(), self);
+        break;
+      case 1:
+        run.log(pass(35), self);
+        run.log(pass(45), self);
+        make_ready(0, 70);
+        break;
+      case 2:
+        run.log(pass(60), self);
+        break;
+      case 3:
+        started->start(80);  // it happens before the participant has left
+        break;
+      case 4: {
+        // One that is made ready earlier than what it has started goes on before that.
+        started->start(300);
+        run.log(wait(), self);
+        break;
+      }
+      case 5:
+        run.log(pass(200), self);
+        make_ready(4, 210);
+        break;
+    }
+  };
+  const std::vector<Event> expected{{30, 100}, {35, 1},   {40, 0},  {45, 1},  {50, 100}, {60, 2},
+                                    {70, 0},   {80, 103}, {200, 5}, {210, 4}, {300, 104}};
   EXPECT_EQ(Turns::of(&at_once, body), expected);
 }
 

@@ -16,6 +16,7 @@
 #include <cstdint>
 
 #include "base/clock.h"
+#include "profile/virtual_time.h"
 
 namespace multigrain::hlrc {
 
@@ -38,6 +39,8 @@ class SharedWork {
     take_parts();
     open_.store(false, std::memory_order_seq_cst);
     for (int spins = 0; inside_.load(std::memory_order_seq_cst) != 0; ++spins) {
+      // Where threads take turns, a helper may have given its turn away in the middle of a part.
+      if (virtual_time::spin_in_turn()) continue;
       if (spins < kSpins)
         cpu_relax();
       else

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <type_traits>
 
 #include "emulation/ordered_execution.h"
 #include "profile/virtual_time.h"
@@ -9,19 +10,108 @@
 namespace multigrain {
 namespace {
 
-// After this time, in nanoseconds, a node whose messages have found a ring full tries again.
+// After this time, in nanoseconds, a node whose messages have found a ring full, or which has other work that it could not do,
+// tries again.
 constexpr Nanoseconds kRetry = 1000;
-
-constexpr Nanoseconds kNever = ~Nanoseconds{0};
 
 }  // namespace
 
+std::span<OrderedFabric::Pending> OrderedFabric::map_pending(size_t count) {
+  static_assert(std::is_trivially_destructible_v<Pending>);
+  return {static_cast<Pending*>(MappedObject::operator new(count * sizeof(Pending))), count};
+}
+
 OrderedFabric::OrderedFabric(std::unique_ptr<Fabric> inner, ShmFabric& shm, const NetworkModel& model,
-                             std::span<NodeState> nodes)
-    : VirtualFabric(std::move(inner), model, nodes), shm_(shm) {
+                             std::span<NodeState> nodes, unsigned processors)
+    : VirtualFabric(std::move(inner), model, nodes), shm_(shm), pending_(map_pending(processors + 1)) {
   // No sender needs to wake a thread of this node: the turn wakes it.
   shm_.begin_polling();
+  ordered::set_later(this);
 }
+
+OrderedFabric::~OrderedFabric() {
+  ordered::set_later(nullptr);
+  MappedObject::operator delete(pending_.data(), pending_.size_bytes());
+}
+
+// --- Remote memory operations
+
+OrderedFabric::Pending* OrderedFabric::pending() const {
+  const unsigned number = ordered::participant() - virtual_time::handler_of(self().value);
+  return number < pending_.size() ? &pending_[number] : nullptr;
+}
+
+void OrderedFabric::take_effect(const RemoteOperation& operation, Nanoseconds effect, Nanoseconds complete) {
+  if (!virtual_time::takes_turns()) return VirtualFabric::take_effect(operation, effect, complete);
+  Pending& own = *pending();
+  // An operation does not overtake one that its participant has started before at the same node.
+  for (uint32_t i = own.first; i < own.end; ++i)
+    if (own.entries[i].operation.node == operation.node) effect = std::max(effect, own.entries[i].effect);
+  if (keep(own, {.operation = operation, .effect = effect, .complete = std::max(complete, effect)})) {
+    virtual_time::expect_event(effect);
+    return;
+  }
+  virtual_time::let_others_come_to(effect);
+  VirtualFabric::take_effect(operation, effect, complete);
+}
+
+// Puts the entry behind all that take effect no later. Returns false if there is no room.
+bool OrderedFabric::keep(Pending& pending, const Pending::Entry& entry) {
+  const size_t pieces = entry.operation.pieces.size();
+  if (pending.end - pending.first == kMostPending || pieces > kMostPieces - pending.pieces_used) return false;
+  if (pending.end == kMostPending) {
+    std::copy(pending.entries.begin() + pending.first, pending.entries.end(), pending.entries.begin());
+    pending.end -= pending.first;
+    pending.first = 0;
+  }
+  uint32_t at = pending.end++;
+  for (; at != pending.first && pending.entries[at - 1].effect > entry.effect; --at)
+    pending.entries[at] = pending.entries[at - 1];
+  pending.entries[at] = entry;
+  if (pieces == 0) return true;
+  const std::span<Piece> copy = std::span(pending.pieces).subspan(pending.pieces_used, pieces);
+  std::ranges::copy(entry.operation.pieces, copy.begin());
+  pending.entries[at].operation.pieces = copy;
+  pending.pieces_used += static_cast<uint32_t>(pieces);
+  return true;
+}
+
+Nanoseconds OrderedFabric::due() const {
+  const Pending* const own = pending();
+  return own == nullptr || own->first == own->end ? kNever : own->entries[own->first].effect;
+}
+
+void OrderedFabric::happen() {
+  Pending& own = *pending();
+  const RemoteOperation operation = own.entries[own.first++].operation;
+  VirtualFabric::take_effect(operation, 0, 0);
+  if (own.first == own.end) own.first = own.end = own.pieces_used = 0;
+}
+
+bool OrderedFabric::is_complete(Completion completion) {
+  if (!VirtualFabric::is_complete(completion)) return false;
+  wait(completion);
+  return true;
+}
+
+void OrderedFabric::wait(Completion completion) {
+  if (completion.id == 0) return;
+  // What was started and completes at this time has taken effect by then.
+  if (virtual_time::takes_turns() && (completion.id > virtual_time::stamp() || ordered::next_due() <= completion.id))
+    virtual_time::let_others_come_to(completion.id);
+  VirtualFabric::wait(completion);
+}
+
+void OrderedFabric::await_effect(Completion completion) {
+  if (!virtual_time::takes_turns()) return;
+  const Pending& own = *pending();
+  Nanoseconds effect = 0;
+  for (uint32_t i = own.first; i < own.end; ++i)
+    if (own.entries[i].complete == completion.id) effect = std::max(effect, own.entries[i].effect);
+  if (effect != 0) virtual_time::let_others_come_to(effect);
+}
+
+// --- Messages
 
 void OrderedFabric::send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice slice,
                          SendContext, Nanoseconds not_before) {
@@ -66,10 +156,19 @@ void OrderedFabric::serve() {
       shm_.handle_one(first->source);
       return;
     }
+    if (again_at_ <= now_) break;
+    due = std::min(due, again_at_);
     if (shm_.holds_back()) due = std::min(due, now_ + kRetry);
     // A message that is sent meanwhile may arrive before.
     now_ = due == kNever ? ordered::wait() : ordered::pass(due);
+    // What the thread does before it comes back here is done now.
+    virtual_time::advance(now_);
   }
+  again_at_ = kNever;
+}
+
+void OrderedFabric::serve_again() {
+  again_at_ = std::max(now_, free_at_) + kRetry;
 }
 
 void OrderedFabric::wake_service() {

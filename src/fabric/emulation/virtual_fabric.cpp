@@ -43,20 +43,12 @@ class NodeHandlerTime final : public virtual_time::HandlerTime {
   VirtualFabric::NodeState::Resource& resource_;
 };
 
-// Carries out an operation on the memory of node `at`. The copy here stands for what the network does on the emulated
-// machine, whose model says how long that takes, so it is time of no processor. On its own memory a processor works
-// itself.
+// Carries out an operation on the memory of node `at`, which is time of no processor, unless that is this node.
 template <typename Operation>
 decltype(auto) on_memory_of(NodeId at, NodeId self, Operation&& operation) {
   if (at == self) return operation();
   const virtual_time::Unaccounted network;
   return operation();
-}
-
-// The calling processor starts an operation on the memory of node `at`. Returns when it has done so.
-Nanoseconds issue(NodeId at, NodeId self) {
-  if (at != self) virtual_time::spend(&MachineCosts::remote_issue);
-  return virtual_time::stamp();
 }
 
 // What the other node's interface adds to an answer, in nanoseconds: only a description of a machine knows that.
@@ -84,9 +76,77 @@ Nanoseconds VirtualFabric::carry(NodeId from, NodeId to, Nanoseconds now, uint64
   return reserve(nodes_[to.value].in, left - transferred + model_.latency_ns, transferred) + transferred;
 }
 
-Nanoseconds VirtualFabric::ask(NodeId of, Nanoseconds now, uint64_t bytes, Nanoseconds answer) {
-  if (of == self()) return now;
-  return carry(of, self(), carry(self(), of, now, 0), bytes) + answer;
+// --- Memory
+
+void VirtualFabric::perform(const RemoteOperation& operation) {
+  Fabric& fabric = inner();
+  switch (operation.kind) {
+    case RemoteOperation::Kind::kPut:
+      return fabric.put(operation.node, operation.segment, operation.offset, operation.from);
+    case RemoteOperation::Kind::kPutPieces:
+      return fabric.wait(
+          fabric.start_put_pieces(operation.node, operation.segment, operation.offset, operation.pieces));
+    case RemoteOperation::Kind::kGet:
+      return fabric.get(operation.node, operation.segment, operation.offset, operation.to);
+    case RemoteOperation::Kind::kFetchAndSet:
+      *operation.old = fabric.fetch_and_set(operation.node, operation.segment, operation.offset, operation.operand);
+      return;
+    case RemoteOperation::Kind::kFetchAdd:
+      *operation.old = fabric.fetch_add(operation.node, operation.segment, operation.offset, operation.operand);
+      return;
+    case RemoteOperation::Kind::kCompareAndSwap:
+      *operation.old = fabric.compare_and_swap(operation.node, operation.segment, operation.offset, operation.expected,
+                                               operation.operand);
+      return;
+  }
+}
+
+void VirtualFabric::take_effect(const RemoteOperation& operation, Nanoseconds, Nanoseconds) {
+  // The copy here stands for what the network does on the emulated machine, whose model says how long that takes, so it is
+  // time of no processor.
+  const virtual_time::Unaccounted network;
+  perform(operation);
+}
+
+// A put takes effect when all of it has arrived, other operations when their requests have.
+Completion VirtualFabric::start(const RemoteOperation& operation) {
+  const NodeId at = operation.node;
+  if (at == self()) {
+    // A processor works on its node's memory itself.
+    perform(operation);
+    return {};
+  }
+  virtual_time::spend(&MachineCosts::remote_issue);
+  const Nanoseconds now = virtual_time::stamp();
+  Nanoseconds effect = 0, complete = 0;
+  switch (operation.kind) {
+    case RemoteOperation::Kind::kPut:
+    case RemoteOperation::Kind::kPutPieces: {
+      const bool in_pieces = operation.kind == RemoteOperation::Kind::kPutPieces;
+      effect = carry(self(), at, now, in_pieces ? bytes_on_network(operation.pieces) : operation.from.size());
+      complete = effect + model_.latency_ns;
+      break;
+    }
+    case RemoteOperation::Kind::kGet:
+      effect = carry(self(), at, now, 0);
+      complete = carry(at, self(), effect, operation.to.size()) + answer_of_get(operation.to.size());
+      break;
+    case RemoteOperation::Kind::kFetchAndSet:
+    case RemoteOperation::Kind::kFetchAdd:
+    case RemoteOperation::Kind::kCompareAndSwap:
+      effect = carry(self(), at, now, 0);
+      complete = carry(at, self(), effect, sizeof operation.operand) + answer_of_atomic();
+      break;
+  }
+  take_effect(operation, effect, complete);
+  return {complete};
+}
+
+uint64_t VirtualFabric::do_atomic(RemoteOperation operation) {
+  uint64_t old = 0;
+  operation.old = &old;
+  wait(start(operation));
+  return old;
 }
 
 void VirtualFabric::put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) {
@@ -98,40 +158,48 @@ void VirtualFabric::get(NodeId from, SegmentId segment, uint64_t offset, std::sp
 }
 
 Completion VirtualFabric::start_put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) {
-  const Nanoseconds now = issue(to, self());
-  on_memory_of(to, self(), [&] { inner().put(to, segment, offset, bytes); });
-  return {to == self() ? 0 : carry(self(), to, now, bytes.size()) + model_.latency_ns};
+  return start({.kind = RemoteOperation::Kind::kPut,
+                .node = to,
+                .segment = segment,
+                .offset = offset,
+                .from = bytes,
+                .pieces = {},
+                .to = {}});
 }
 
 Completion VirtualFabric::start_get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) {
-  const Nanoseconds now = issue(from, self());
-  on_memory_of(from, self(), [&] { inner().get(from, segment, offset, bytes); });
-  return {from == self() ? 0 : ask(from, now, bytes.size(), answer_of_get(bytes.size()))};
+  return start({.kind = RemoteOperation::Kind::kGet,
+                .node = from,
+                .segment = segment,
+                .offset = offset,
+                .from = {},
+                .pieces = {},
+                .to = bytes});
 }
 
 Completion VirtualFabric::start_put_pieces(NodeId to, SegmentId segment, uint64_t offset,
                                            std::span<const Piece> pieces) {
-  const Nanoseconds now = issue(to, self());
-  on_memory_of(to, self(), [&] { inner().wait(inner().start_put_pieces(to, segment, offset, pieces)); });
-  return {to == self() ? 0 : carry(self(), to, now, bytes_on_network(pieces)) + model_.latency_ns};
+  return start({.kind = RemoteOperation::Kind::kPutPieces,
+                .node = to,
+                .segment = segment,
+                .offset = offset,
+                .from = {},
+                .pieces = pieces,
+                .to = {}});
 }
 
 Completion VirtualFabric::start_fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value,
                                               uint64_t& old) {
-  const Nanoseconds now = issue(at, self());
-  old = on_memory_of(at, self(), [&] { return inner().fetch_and_set(at, segment, offset, value); });
-  return {at == self() ? 0 : ask(at, now, sizeof old, answer_of_atomic())};
+  return start(atomic(RemoteOperation::Kind::kFetchAndSet, at, segment, offset, value, &old));
 }
 
 Completion VirtualFabric::start_fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend,
                                           uint64_t& old) {
-  const Nanoseconds now = issue(at, self());
-  old = on_memory_of(at, self(), [&] { return inner().fetch_add(at, segment, offset, addend); });
-  return {at == self() ? 0 : ask(at, now, sizeof old, answer_of_atomic())};
+  return start(atomic(RemoteOperation::Kind::kFetchAdd, at, segment, offset, addend, &old));
 }
 
-// The earlier operation has been carried out, though the caller may not know its result yet. So both operations are
-// under way at once.
+// The earlier operation takes effect before this one: at once, or in counted time because it has been started before. So both
+// operations are under way at once.
 Completion VirtualFabric::start_get_after(Completion, NodeId from, SegmentId segment, uint64_t offset,
                                           std::span<std::byte> bytes) {
   return start_get(from, segment, offset, bytes);
@@ -146,26 +214,18 @@ void VirtualFabric::wait(Completion completion) {
 }
 
 uint64_t VirtualFabric::fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value) {
-  const Nanoseconds now = issue(at, self());
-  const uint64_t old = on_memory_of(at, self(), [&] { return inner().fetch_and_set(at, segment, offset, value); });
-  virtual_time::advance(ask(at, now, sizeof old, answer_of_atomic()));
-  return old;
+  return do_atomic(atomic(RemoteOperation::Kind::kFetchAndSet, at, segment, offset, value, nullptr));
 }
 
 uint64_t VirtualFabric::fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend) {
-  const Nanoseconds now = issue(at, self());
-  const uint64_t old = on_memory_of(at, self(), [&] { return inner().fetch_add(at, segment, offset, addend); });
-  virtual_time::advance(ask(at, now, sizeof old, answer_of_atomic()));
-  return old;
+  return do_atomic(atomic(RemoteOperation::Kind::kFetchAdd, at, segment, offset, addend, nullptr));
 }
 
 uint64_t VirtualFabric::compare_and_swap(NodeId at, SegmentId segment, uint64_t offset, uint64_t expected,
                                          uint64_t desired) {
-  const Nanoseconds now = issue(at, self());
-  const uint64_t old =
-      on_memory_of(at, self(), [&] { return inner().compare_and_swap(at, segment, offset, expected, desired); });
-  virtual_time::advance(ask(at, now, sizeof old, answer_of_atomic()));
-  return old;
+  RemoteOperation operation = atomic(RemoteOperation::Kind::kCompareAndSwap, at, segment, offset, desired, nullptr);
+  operation.expected = expected;
+  return do_atomic(operation);
 }
 
 void VirtualFabric::stamp(NodeId at, SegmentId segment, uint64_t offset) {

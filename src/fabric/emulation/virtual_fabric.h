@@ -1,7 +1,7 @@
 // The network and the protocol handlers of an emulated machine, in virtual time (profile/virtual_time.h), around the
 // fabric that carries the bytes.
 //
-// Operations are carried out at once; only their times are emulated:
+// Operations are carried out at once, but for those of counted time; only their times are emulated:
 //
 //  Messages   A message leaves when its node's link is free, occupies it for occupancy + bytes / bandwidth, and arrives
 //             a latency later, when the link into the other node has been free for bytes / bandwidth. Its slice travels
@@ -21,7 +21,8 @@
 //
 // So there is contention at the interface of each node in both directions, and at its protocol handler, which the MGS
 // paper says its emulation leaves out ([MGS], section 4). The copies that carry the bytes here are no processor's time.
-// A node's operations on its own memory cost what they cost here. What is sent under
+// In counted time an operation on another node's memory takes effect when it, or its request, arrives there
+// (ordered_fabric.h). A node's operations on its own memory cost what they cost here. What is sent under
 // virtual_time::UnaccountedMessages costs nothing at all, and arrives at once.
 #pragma once
 
@@ -85,14 +86,45 @@ class VirtualFabric : public ForwardingFabric, public MappedObject {
   };
   // Runs the handler of a message that has arrived, in virtual time.
   virtual void deliver(const Handler& handler, const Message& message);
+  // An operation on another node's memory.
+  struct RemoteOperation {
+    enum class Kind : uint8_t { kPut, kPutPieces, kGet, kFetchAndSet, kFetchAdd, kCompareAndSwap };
+    Kind kind = Kind::kPut;
+    NodeId node;
+    SegmentId segment = SegmentId::kFrames;
+    uint64_t offset = 0;
+    std::span<const std::byte> from;  // kPut
+    std::span<const Piece> pieces;    // kPutPieces
+    std::span<std::byte> to;          // kGet
+    uint64_t operand = 0;             // what an atomic operation sets, adds or puts in the place of
+    uint64_t expected = 0;            // this (kCompareAndSwap)
+    uint64_t* old = nullptr;          // where an atomic operation's result goes
+  };
+  [[nodiscard]] static RemoteOperation atomic(RemoteOperation::Kind kind, NodeId at, SegmentId segment, uint64_t offset,
+                                              uint64_t operand, uint64_t* old) {
+    return {.kind = kind,
+            .node = at,
+            .segment = segment,
+            .offset = offset,
+            .from = {},
+            .pieces = {},
+            .to = {},
+            .operand = operand,
+            .old = old};
+  }
+  // Carries the operation out.
+  void perform(const RemoteOperation& operation);
+  // The calling thread has started the operation, which takes effect at `effect` in virtual time, and completes at
+  // `complete`. What it reads must be where it goes when the caller waits for it. Here this carries it out at once.
+  virtual void take_effect(const RemoteOperation& operation, Nanoseconds effect, Nanoseconds complete);
   // Returns when `bytes` bytes that node `from` sends at `now` have arrived at node `to`.
   Nanoseconds carry(NodeId from, NodeId to, Nanoseconds now, uint64_t bytes);
   [[nodiscard]] const NetworkModel& model() const { return model_; }
 
  private:
   static void handle(void* handler, const Message& message);
-  // Returns when `bytes` bytes for which this node asks another one at `now` are here; `answer` is what the other node takes.
-  Nanoseconds ask(NodeId of, Nanoseconds now, uint64_t bytes, Nanoseconds answer);
+  Completion start(const RemoteOperation& operation);
+  uint64_t do_atomic(RemoteOperation operation);
 
   const NetworkModel model_;
   const std::span<NodeState> nodes_;
