@@ -258,12 +258,6 @@ Status validate(const Config& config) {
     return fail(
         "--clock-scale scales CPU time, and counted time measures none: how fast processors are is the machine's to say "
         "(--clock-scale or MULTIGRAIN_CLOCK_SCALE, --machine or MULTIGRAIN_MACHINE)");
-  if (config.clock == ClockKind::kCounted && config.protocol != kAutomaticProtocol &&
-      config.traits().kind != ProtocolKind::kMgs && config.traits().kind != ProtocolKind::kHlrc)
-    return fail(
-        "the protocol {} has no counted time; mgs and hlrc have (--protocol or MULTIGRAIN_PROTOCOL, --clock or "
-        "MULTIGRAIN_CLOCK)",
-        config.protocol);
   if (config.seed && config.clock != ClockKind::kCounted)
     return fail(
         "--seed makes processors start late in counted time, so that runs differ; by the other clocks they differ anyway: "

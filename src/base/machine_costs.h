@@ -80,8 +80,20 @@ struct MachineCosts {
   // From a compiled check that misses into the protocol, and back, with all registers kept: virtual_time::MissedCheck,
   // which each miss of a line protocol's driver has (dszoom/driver.cpp, shasta/entry.h).
   Picoseconds check_miss = 0;
-  // Each compiled check that passes. No run charges it yet, since line protocols have no counted time; mgbench prints it.
+  // A pointer that compiled code translates (MGS), or another compiled check of a page protocol. mgbench prints it.
   Picoseconds check = 0;
+  // Each check that passes, of a load or of a store, of a program that was compiled with checks, and each look at whether a
+  // message has come where such a program polls, at the end of each iteration of a loop that is not short: counted code
+  // (count/abi.h: MG_COUNT_LOAD_CHECK and what follows it).
+  Picoseconds load_check = 0;
+  Picoseconds store_check = 0;
+  Picoseconds poll = 0;
+  // Looking a line or block up in its directory, and changing its entry there, by whoever does that: the requester of a miss
+  // that has locked an entry (dszoom/driver.cpp, miss()), a transition of a block at its home (shasta/actions.cpp, end()).
+  Picoseconds directory = 0;
+  // Taking a node's rights to a line or block away, beside the network's operations or messages, and a look at the hazards of
+  // its threads: for each node that loses rights dszoom/operations.cpp, scan_hazards(); shasta/rights.cpp, lower().
+  Picoseconds downgrade = 0;
   // One transition of a page's or a block's state machine, with its lock and record, once a page or block: faults, also ahead
   // of their time, messages, releases and misses; where a page has lost its mappings (MGS's PINV_ACK), and where the home has
   // been read, or has refused that (mgs/driver.cpp, mgs/reads.cpp); at the end of an interval, where a notice takes or

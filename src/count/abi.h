@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 /* The version of this contract. The number has no suffix, because it is also written into assembly. */
-#define MG_COUNT_VERSION 1
+#define MG_COUNT_VERSION 2
 
 /* The classes of instructions. An operation on a vector is as many instructions as the vector has elements. */
 enum mg_count_class {
@@ -30,8 +30,16 @@ enum mg_count_class {
   MG_COUNT_FLOAT_DIVIDE,
   MG_COUNT_FLOAT_SQRT,
   MG_COUNT_CONVERT, /* between integers and floating-point numbers, or between floating-point numbers */
+  /* What -fmultigrain-checks adds to a load or a store that may be of shared memory, and to an iteration of a loop. These are
+   * prices of the machine, and not of its instructions (base/machine_costs.h). */
+  MG_COUNT_LOAD_CHECK,
+  MG_COUNT_STORE_CHECK,
+  MG_COUNT_POLL,
   MG_COUNT_CLASSES
 };
+
+/* So many of the classes are instructions. */
+#define MG_COUNT_INSTRUCTIONS MG_COUNT_LOAD_CHECK
 
 /* Calls of one library function that belong to the cost of an entry. */
 typedef struct mg_counted_call {

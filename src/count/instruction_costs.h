@@ -22,14 +22,14 @@ struct CallCost {
 
 // Prices in picoseconds.
 struct InstructionCosts {
-  std::array<uint64_t, MG_COUNT_CLASSES> of_class{};   // in the order of class_names()
+  std::array<uint64_t, MG_COUNT_CLASSES> of_class{};   // by mg_count_class
   std::map<std::string, CallCost, std::less<>> calls;  // by name, as the linker knows it: "sin", "malloc", "_Znwm"
   CallCost other_calls;                                // library functions that `calls` does not have
 };
 
-// The name of each class in a machine description, in the order of mg_count_class. May be called by any thread.
+// The name of each class of instructions in a machine description, in the order of mg_count_class. May be called by any thread.
 [[nodiscard]] inline std::span<const std::string_view> class_names() {
-  static constexpr std::array<std::string_view, MG_COUNT_CLASSES> kNames = {
+  static constexpr std::array<std::string_view, MG_COUNT_INSTRUCTIONS> kNames = {
       "integer", "multiply",  "divide",         "load",         "store",      "branch", "call",
       "atomic",  "float_add", "float_multiply", "float_divide", "float_sqrt", "convert"};
   return kNames;

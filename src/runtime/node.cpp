@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cerrno>
 #include <chrono>
@@ -35,6 +36,7 @@ namespace multigrain {
 namespace {
 
 bool g_forked = false;
+constinit std::atomic<bool> g_exit_thread_has_begun{false};
 
 // Twice this is how long a processor that acquires nothing may not see what other nodes have released.
 constexpr std::chrono::milliseconds kCatchUpEvery(100);
@@ -172,8 +174,13 @@ Status Node::start_service() {
   pthread_attr_t on_own_cores;
   pthread_attr_init(&on_own_cores);
   pthread_attr_setaffinity_np(&on_own_cores, sizeof service_cores_, &service_cores_);
-  Status started = start(&Node::service_main, &on_own_cores, "that answers other nodes");
-  if (started && config_.nodes > 1) started = start(&Node::exit_main, nullptr, "that ends the program");
+  Status started;
+  if (config_.nodes > 1) started = start(&Node::exit_main, nullptr, "that ends the program");
+  // Other nodes' requesters read the hazards of all threads that have begun (coherence/hazard_slots.h). In counted time this one
+  // has begun before the machine's first turn, which the thread that answers other nodes takes part in.
+  while (started && config_.nodes > 1 && virtual_time::is_counted() && !g_exit_thread_has_begun.load())
+    sleep_ns(100'000);
+  if (started) started = start(&Node::service_main, &on_own_cores, "that answers other nodes");
   if (started && has_to_catch_up()) started = start(&Node::catch_up_main, &on_own_cores, "that catches up");
   if (started && judge_ != nullptr) started = start(&Node::judge_main, nullptr, "that finds races");
   pthread_attr_destroy(&on_own_cores);
@@ -208,6 +215,7 @@ void* Node::judge_main(void* node) {
 // handlers, which may touch shared memory: so it must not happen on the service thread, for which other threads and the
 // handlers themselves wait.
 void* Node::exit_main(void* argument) {
+  g_exit_thread_has_begun.store(true);
   auto* const node = static_cast<Node*>(argument);
   pthread_setname_np(pthread_self(), "mg exit");
   while (true) {

@@ -342,7 +342,11 @@ Status Node::emulate_in_counted_time(ShmFabric& shm) {
                                .perturbation = {.seed = config_.seed.value_or(0),
                                                 .most = config_.seed ? config_.perturb.value_or(config_.skew) : 0},
                                .count = []() -> mg_count& { return __multigrain_count; }});
-  counting::install(config_.machine->instructions);
+  counting::InstructionCosts prices = config_.machine->instructions;
+  prices.of_class[MG_COUNT_LOAD_CHECK] = config_.machine->costs.load_check;
+  prices.of_class[MG_COUNT_STORE_CHECK] = config_.machine->costs.store_check;
+  prices.of_class[MG_COUNT_POLL] = config_.machine->costs.poll;
+  counting::install(prices);
   counting::set_poll(&virtual_time::poll);
   // What waits gives its turn away at once: nothing could come while it polls.
   wait_.spin_ticks = 0;

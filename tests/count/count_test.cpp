@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <numeric>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,11 +21,11 @@ using counting::InstructionCosts;
 
 constexpr long kMany = 1000;
 
-// Each class has a price that no sum of few others has.
+// Each class of instructions has a price that no sum of few others has. Checks are free.
 InstructionCosts prices() {
   InstructionCosts costs;
   uint64_t price = 1;
-  for (uint64_t& each : costs.of_class) each = price *= 3;
+  for (uint64_t& each : std::span(costs.of_class).first(MG_COUNT_INSTRUCTIONS)) each = price *= 3;
   costs.calls["memcpy"] = {.fixed = 10'000'000, .per_byte = 1000};
   costs.calls["sin"] = {.fixed = 20'000'000};
   costs.calls["malloc"] = {.fixed = 30'000'000};
@@ -309,6 +310,23 @@ TEST_F(Count, NobodyWhoWantsPollsGetsNoMore) {
   EXPECT_EQ(__multigrain_count.limit, UINT64_MAX);
 }
 
+// What may be of shared memory, as far as the compiler knows, has a check in a program with checks, and each iteration of a loop
+// that is no piece under hazards a poll. In a program without them, neither has a price.
+TEST_F(Count, ChecksHavePricesOfTheirOwn) {
+  const std::vector<long> numbers = numbers_up_to(kMany);
+  const auto find_with = [&](const char* way, mg_count_class of) {
+    InstructionCosts costs{};
+    costs.of_class[of] = 1;
+    counting::install(costs);
+    const Kernels kernels(way);
+    return counted([&] { KERNEL(find)(numbers.data(), kMany, kMany - 1); });
+  };
+  for (const mg_count_class of : {MG_COUNT_LOAD_CHECK, MG_COUNT_STORE_CHECK, MG_COUNT_POLL})
+    EXPECT_EQ(find_with("O1", of), 0u) << of;
+  EXPECT_GE(find_with("O1_checks", MG_COUNT_LOAD_CHECK) + find_with("O1_checks", MG_COUNT_STORE_CHECK), 1u);
+  EXPECT_LE(find_with("O1_checks", MG_COUNT_LOAD_CHECK), static_cast<uint64_t>(kMany));
+}
+
 // A library that is loaded later has its costs, and one that has been unloaded is left alone.
 TEST_F(Count, LibrariesComeAndGo) {
   const std::vector<long> numbers = numbers_up_to(kMany);
@@ -331,7 +349,7 @@ TEST_F(Count, AnotherVersionIsRefused) {
 }
 
 TEST(CountClasses, HaveNames) {
-  EXPECT_EQ(counting::class_names().size(), size_t{MG_COUNT_CLASSES});
+  EXPECT_EQ(counting::class_names().size(), size_t{MG_COUNT_INSTRUCTIONS});
   EXPECT_EQ(counting::class_names()[MG_COUNT_CONVERT], "convert");
   EXPECT_EQ(counting::class_names()[MG_COUNT_ATOMIC], "atomic");
 }

@@ -19,13 +19,14 @@ def mgrun(options, program, *arguments, before=(), directory="counted"):
     return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
 
 
-def statistics(nodes, processors, program, *arguments, protocol="hlrc", machine="today-rdma", options=(), before=()):
+def statistics(nodes, processors, program, *arguments, protocol="hlrc", machine="today-rdma", options=(), before=(),
+               directory="counted"):
     """The bytes of the statistics of a run in counted time, whose result is right."""
-    with tempfile.TemporaryDirectory() as directory:
-        path = os.path.join(directory, "profile.json")
+    with tempfile.TemporaryDirectory() as results:
+        path = os.path.join(results, "profile.json")
         run = mgrun(["--nodes", str(nodes), "--procs-per-node", str(processors), "--clock", "counted", "--machine", machine,
                      "--protocol", protocol, "--stats", f"json:{path}", *options], program, "--check", *arguments,
-                    before=before)
+                    before=before, directory=directory)
         if run.returncode != 0 or run.stderr:
             raise AssertionError(f"{program} ended with status {run.returncode}:\n{run.stdout}{run.stderr}")
         with open(path, "rb") as file:
@@ -139,6 +140,57 @@ class Seeds(unittest.TestCase):
             self.assertIn(word, run.stderr)
 
 
+class LineProtocols(unittest.TestCase):
+    """The same of sc, and of the protocols of lines, with their checks: results are right, and runs the same."""
+
+    def same(self, program, protocol, *options, directory="counted-fine", machine="today-rdma"):
+        for nodes, processors in ((2, 1), (4, 1), (2, 2)):
+            def digest(shape=(nodes, processors)):
+                return hashlib.sha256(statistics(*shape, program, protocol=protocol, options=options, directory=directory,
+                                                 machine=machine)).hexdigest()
+
+            digests = [digest(), digest()]
+            with Busy():
+                digests += [digest(), digest()]
+            self.assertEqual(set(digests), {digests[0]}, f"{program} under {protocol}, {nodes} nodes of {processors}")
+
+    def test_sc(self):
+        for program in ("jacobi", "water", "tsp"):
+            self.same(program, "sc", directory="counted")
+
+    def test_dszoom(self):
+        for program in ("jacobi", "lu", "water", "tsp"):
+            self.same(program, "dszoom", machine="dszoom-e6000")
+
+    def test_shasta(self):
+        for program in ("fft", "water", "tsp"):
+            self.same(program, "shasta", "--model", "sc", machine="alphaserver-4100")
+        for program in ("jacobi", "radix", "water"):
+            self.same(program, "shasta", "--model", "rc", machine="alphaserver-4100")
+
+    def test_checks_have_prices(self):
+        def user(price):
+            with tempfile.TemporaryDirectory() as directory, \
+                    open(f"{BIN}/../share/multigrain/machines/dszoom-e6000.json") as file:
+                machine = json.load(file)
+                for name in ("load_check", "store_check", "poll"):
+                    machine["costs"][name] = {"value": price, "unit": "ns", "source": "this test"}
+                path = os.path.join(directory, "machine.json")
+                with open(path, "w") as changed:
+                    json.dump(machine, changed)
+                return total(profile(1, 1, "water", protocol="dszoom", machine=path, directory="counted-fine"), "user_ns")
+
+        self.assertGreater(user(20), 1.05 * user(0))
+
+    def test_a_slower_network_lengthens_misses(self):
+        def waited(latency):
+            return total(profile(2, 1, "jacobi", protocol="dszoom", machine="dszoom-e6000", directory="counted-fine",
+                                 options=("--net", f"latency={latency}")), "data_wait_ns")
+
+        fast, slow = waited("1us"), waited("10us")
+        self.assertGreater(slow, 6 * fast)
+
+
 class Charges(unittest.TestCase):
     def test_categories_add_up_to_the_total_on_every_processor(self):
         for protocol in ("mgs", "hlrc"):
@@ -238,10 +290,6 @@ class Refused(unittest.TestCase):
 
     def test_a_program_that_is_not_counted(self):
         self.refuse(["--clock", "counted"], "jacobi is not counted", "-fmultigrain-count", directory=".")
-
-    def test_protocols_that_have_no_counted_time(self):
-        for protocol in ("sc", "dszoom", "shasta"):
-            self.refuse(["--clock", "counted", "--protocol", protocol], protocol, "mgs and hlrc")
 
     def test_a_machine_without_counted_time(self):
         self.refuse(["--machine", "alewife"], "--machine", "--clock counted")

@@ -61,7 +61,8 @@ TEST(MachineDescription, HasTheFiguresOfItsFile) {
   EXPECT_EQ(machine->what, "a model");
   EXPECT_EQ(machine->source, "this test");
   EXPECT_EQ(machine->clock_mhz, 20);
-  for (size_t i = 0; i < MG_COUNT_CLASSES; ++i) EXPECT_EQ(machine->instructions.of_class[i], (i + 1) * 50'000) << i;
+  for (size_t i = 0; i < MG_COUNT_INSTRUCTIONS; ++i)
+    EXPECT_EQ(machine->instructions.of_class[i], (i + 1) * 50'000) << i;
   EXPECT_EQ(machine->instructions.other_calls.fixed, 2'000'000u);
   EXPECT_EQ(machine->instructions.other_calls.per_byte, 0u);
   EXPECT_EQ(machine->instructions.calls.at("sqrt").fixed, 2'500'000u);
@@ -69,8 +70,8 @@ TEST(MachineDescription, HasTheFiguresOfItsFile) {
   EXPECT_EQ(machine->instructions.calls.at("memcpy").per_byte, 10'000u);
   EXPECT_EQ(machine->instructions.calls.size(), 2u);
   EXPECT_EQ(format_network_model(machine->network), "latency=50us,bandwidth=96MB/s,occupancy=1.5us");
-  EXPECT_EQ(machine->costs.fault_entry, (MG_COUNT_CLASSES + 1) * 1000u);
-  EXPECT_EQ(machine->costs.node_miss, (MG_COUNT_CLASSES + price_names().size()) * 1000u);
+  EXPECT_EQ(machine->costs.fault_entry, (MG_COUNT_INSTRUCTIONS + 1) * 1000u);
+  EXPECT_EQ(machine->costs.node_miss, (MG_COUNT_INSTRUCTIONS + price_names().size()) * 1000u);
   EXPECT_EQ(machine->costs.revoke_call.at(64), machine->costs.grant_call.at(1) + 1000);
 }
 

@@ -16,7 +16,7 @@ KNOWN = {
     ("genima-origin", "Maximum fetch bandwidth"): 2.1,
 }
 # How many rows have a figure of the paper.
-ROWS = {"alewife": 11, "genima-myrinet": 10, "genima-origin": 10}
+ROWS = {"alewife": 11, "genima-myrinet": 10, "genima-origin": 10, "dszoom-e6000": 1, "alphaserver-4100": 4}
 
 
 def mgbench(*arguments):
@@ -50,6 +50,12 @@ class Papers(unittest.TestCase):
 
     def test_genima_on_the_origin(self):
         self.check("genima-origin")
+
+    def test_dszoom(self):
+        self.check("dszoom-e6000")
+
+    def test_shasta(self):
+        self.check("alphaserver-4100")
 
     def test_a_machine_of_no_paper(self):
         self.check("today-rdma")

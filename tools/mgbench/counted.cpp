@@ -23,6 +23,12 @@ Summaries run(const MachineDescription& machine, const char* protocol, const cha
                           std::to_string(kHostPage), "--prefetch", "0", path_of_program("counted"), what});
 }
 
+Summaries run_lines(const MachineDescription& machine, const char* protocol, const char* nodes, const char* what) {
+  return run_and_collect({path_of_mgrun(), "--clock", "counted", "--machine", compact(machine), "--nodes", nodes,
+                          "--procs-per-node", "1", "--protocol", protocol, "--line-size", "64", "--page-size",
+                          std::to_string(kHostPage), path_of_program("counted-fine"), what});
+}
+
 // Whether the samples of each row are the same.
 bool agree(const Summaries& measured) {
   bool all = true;
@@ -99,8 +105,13 @@ int measure_counted(const std::string& machine_text, bool json) {
   const Summaries as_is = is_alewife ? run(*machine, "mgs", "4", "pages") : Summaries{};
   const Summaries locks = run(*machine, "hlrc", "2", "locks");
   const RemoteOperations operations = measure_remote_operations(*machine);
+  const Summaries dszoom = run_lines(*machine, "dszoom", "3", "lines");
+  const Summaries shasta = run_lines(*machine, "shasta", "3", "lines");
+  const Summaries shasta_locks = run_lines(*machine, "shasta", "2", "locks");
   const std::array tables = {mgs_table(*machine, page, is_alewife, pages, as_is),
-                             genima_table(*machine, genima, operations, pages, locks)};
+                             genima_table(*machine, genima, operations, pages, locks),
+                             dszoom_table(*machine, is("dszoom-e6000"), dszoom),
+                             shasta_table(*machine, is("alphaserver-4100"), shasta, shasta_locks)};
   if (json) {
     nlohmann::json out{{"version", 1}, {"clock", "counted"}, {"machine", machine->name}};
     for (const CountedTable& table : tables) out["tables"][table.key] = to_json(table);
@@ -109,7 +120,8 @@ int measure_counted(const std::string& machine_text, bool json) {
     fmt::print("{}: {}\n", machine->name, machine->what);
     for (const CountedTable& table : tables) print_text(table);
   }
-  const std::array<bool, 3> samples = {agree(pages), agree(as_is), agree(locks)};
+  const std::array<bool, 6> samples = {agree(pages),  agree(as_is),  agree(locks),
+                                       agree(dszoom), agree(shasta), agree(shasta_locks)};
   return std::ranges::all_of(samples, [](bool same) { return same; }) ? 0 : 1;
 }
 

@@ -1,4 +1,5 @@
-// mgbench --clock counted: the tables of the MGS and the GeNIMA paper on a machine of the counted clock, row by row. Each row is
+// mgbench --clock counted: the tables of the MGS and the GeNIMA paper, and the latencies of the DSZOOM and the Shasta paper, on a
+// machine of the counted clock, row by row. Each row is
 // brought about and timed in a run (programs/counted.cpp, counted_fabric.cpp), and stands beside the paper's figure and
 // beside the sum of the prices of its steps (counted_rows.cpp).
 #pragma once
@@ -51,6 +52,13 @@ CountedTable mgs_table(const MachineDescription& machine, unsigned page, bool is
 // of the machine if it is one of the paper's two, or nothing.
 CountedTable genima_table(const MachineDescription& machine, const std::string& paper,
                           const RemoteOperations& operations, const Summaries& pages, const Summaries& locks);
+
+// What misses of lines cost under dszoom. `measured` has their times. `is_papers`: the machine is the paper's.
+CountedTable dszoom_table(const MachineDescription& machine, bool is_papers, const Summaries& measured);
+
+// The same under shasta, and its locks, which messages hand on. `locks` has their times.
+CountedTable shasta_table(const MachineDescription& machine, bool is_papers, const Summaries& measured,
+                          const Summaries& locks);
 
 // Measures and prints all of that for a machine (a name, a file or a description). Returns the exit status.
 int measure_counted(const std::string& machine, bool json);

@@ -1,11 +1,14 @@
 #include <algorithm>
+#include <initializer_list>
 
 #include "counted.h"
 
 namespace multigrain::bench {
 namespace {
 
-constexpr double kBytesOfHostPage = 4096, kBytesOfWord = 8;
+constexpr double kBytesOfHostPage = 4096, kBytesOfWord = 8, kBytesOfLine = 64;
+// One get reads the hazards of a node's threads: a header, and four slots at first (coherence/dszoom/driver.cpp).
+constexpr double kBytesOfHazards = 5 * 64;
 // A word that a writer has changed, as a diff.
 constexpr double kDiff = 16;
 
@@ -28,6 +31,9 @@ class Steps {
   [[nodiscard]] double apply_diff() const { return kDiff * ns(costs_.diff_apply_byte); }
   [[nodiscard]] double release() const { return ns(costs_.release); }
   [[nodiscard]] double check() const { return ns(costs_.check); }
+  [[nodiscard]] double miss() const { return ns(costs_.check_miss); }
+  [[nodiscard]] double directory() const { return ns(costs_.directory); }
+  [[nodiscard]] double downgrade() const { return ns(costs_.downgrade); }
 
   [[nodiscard]] double occupied(double bytes) const {
     const NetworkModel& network = machine_.network;
@@ -53,6 +59,27 @@ class Steps {
     return answered(bytes, ns(costs_.get_answer) + bytes * ns(costs_.get_answer_byte));
   }
   [[nodiscard]] double atomic() const { return answered(kBytesOfWord, ns(costs_.atomic_answer)); }
+  // The bytes of an answer, and what the other node's interface adds to it.
+  struct Answer {
+    double bytes, added;
+  };
+  [[nodiscard]] Answer of_get(double bytes) const {
+    return {bytes, ns(costs_.get_answer) + bytes * ns(costs_.get_answer_byte)};
+  }
+  [[nodiscard]] Answer of_atomic() const { return {kBytesOfWord, ns(costs_.atomic_answer)}; }
+  // Operations on one node's memory that are started one right after the other, until all have been answered.
+  [[nodiscard]] double together(std::initializer_list<Answer> answers) const {
+    double now = 0, out = 0, back = 0, in = 0, last = 0;
+    for (const Answer& answer : answers) {
+      now += issue();
+      out = std::max(out, now) + occupied(0);
+      const double transfer = occupied(answer.bytes) - occupied(0);
+      back = std::max(back, out + latency()) + occupied(answer.bytes);
+      in = std::max(in, back - transfer + latency()) + transfer;
+      last = std::max(last, in + answer.added);
+    }
+    return last;
+  }
 
  private:
   const MachineDescription machine_;
@@ -208,6 +235,115 @@ CountedTable genima_table(const MachineDescription& machine, const std::string& 
   if (paper == "genima-origin")
     table.notes.emplace_back(
         "The paper has 7 and 8 us for 4 KByte, rounded; with its own bandwidths they are 7.4 and 7.7.");
+  return table;
+}
+
+namespace {
+
+// A row of lines: its sum in nanoseconds.
+struct LineModel {
+  const char* name;
+  double paper;  // us; 0: the paper has no figure
+  double sum;
+  const char* steps;
+};
+
+CountedRow row_of(const LineModel& model, bool is_papers, double here) {
+  CountedRow row{.name = model.name,
+                 .steps = model.steps,
+                 .sum = model.sum / 1000,
+                 .paper = {},
+                 .here = here / 1000,
+                 .as_is = {},
+                 .unit = "us"};
+  if (is_papers && model.paper != 0) row.paper = model.paper;
+  return row;
+}
+
+}  // namespace
+
+CountedTable dszoom_table(const MachineDescription& machine, bool is_papers, const Summaries& measured) {
+  const Steps s(machine);
+  const double common = s.miss() + s.transition() + s.directory() + s.issue();
+  const double lock = s.together({s.of_atomic(), s.of_get(kBytesOfHazards), s.of_get(kBytesOfLine)}) + s.downgrade();
+  const double lock_alone = s.together({s.of_atomic(), s.of_get(kBytesOfHazards)}) + s.downgrade();
+  const double flags = s.put(kBytesOfLine) + s.latency();
+  const LineModel models[] = {
+      {"Load miss, two hops", 2.8, common + lock, "X + T + d + I (unlock) + 3 I + R (lock, hazards, line) + g"},
+      {"Load miss, three hops", 0, common + 2 * lock, "the same + 3 I + R (revoke, hazards, line) + g"},
+      {"Store miss, two hops", 0, common + lock + flags, "Load miss, two hops + I + R (flags)"},
+      {"Store miss, three hops", 0, common + 2 * lock + flags, "Load miss, three hops + I + R (flags)"},
+      {"Upgrade", 0, common + lock_alone + flags,
+       "X + T + d + I (unlock) + 2 I + R (lock, hazards) + g + I + R (flags)"},
+  };
+  CountedTable table{
+      .key = "dszoom",
+      .title = is_papers ? "DSZOOM: misses of lines of 64 bytes, on the paper's machine" : "Misses of lines of dszoom",
+      .as_is = "",
+      .rows = {},
+      .notes = {
+          "X: check_miss; T: transition; d: directory; g: downgrade; I: remote_issue; R: the network, there and back. A "
+          "miss is what the access takes longer than the same one that hits."}};
+  for (const LineModel& model : models) table.rows.push_back(row_of(model, is_papers, measured.at(model.name).p50));
+  if (is_papers)
+    table.notes.emplace_back(
+        "The paper has bounds: the protocol of a remote load below 0.8 us, and a network of 2 us there "
+        "and back: 2.8 us; the whole below 3 us.");
+  return table;
+}
+
+CountedTable shasta_table(const MachineDescription& machine, bool is_papers, const Summaries& measured,
+                          const Summaries& locks) {
+  const Steps s(machine);
+  const MachineCosts& c = machine.costs;
+  const auto plain = [&] { return s.message(); };
+  // The requester's transition, and a request to the home.
+  const double ask = s.miss() + s.transition() + plain() + s.directory();
+  const auto two_hops = [&](double bytes) { return ask + s.downgrade() + s.message(bytes); };
+  const double three_hops = ask + plain() + s.downgrade() + s.message(kBytesOfLine);
+  const double large = two_hops(kBytesOfHostPage), small = two_hops(kBytesOfLine);
+  const LineModel models[] = {
+      {"Load miss, two hops", 20, small, "X + T + d + 2 m + g + b"},
+      {"Load miss, three hops", 0, three_hops, "X + T + d + 3 m + g + b"},
+      {"Store miss, two hops", 0, small, "as the load"},
+      {"Store miss, three hops", 0, three_hops, "as the load"},
+      // The home's acknowledgement of its own copy comes right behind its answer.
+      {"Upgrade", 0, ask + s.downgrade() + plain() + std::max({s.handle(), s.launch(), s.occupied(0)}),
+       "X + T + d + 2 m + g + h"},
+      {"Load miss of a block of 4096 bytes", 0, large, "X + T + d + 2 m + g + 64 b"},
+  };
+  CountedTable table{
+      .key = "shasta",
+      .title = is_papers ? "Shasta, section 6: misses of blocks of 64 bytes, and locks, on the paper's machine"
+                         : "Misses of blocks and locks of shasta",
+      .as_is = "",
+      .rows = {},
+      .notes = {
+          "X: check_miss; T: transition; d: directory; g: downgrade; m: a message and its transition (message_send, "
+          "network, message_receive, T); h: the part of it at the receiver; b: 64 bytes (send_byte, link, receive_byte). A miss is what the access takes "
+          "longer than the same one that hits."}};
+  for (const LineModel& model : models) table.rows.push_back(row_of(model, is_papers, measured.at(model.name).p50));
+  // What each byte more takes.
+  const auto rate = [](double of_large, double of_small) {
+    return (kBytesOfHostPage - kBytesOfLine) / (of_large - of_small) * 1000;
+  };
+  CountedRow bandwidth{
+      .name = "Bandwidth of large blocks",
+      .steps = "a byte / (send_byte + link + receive_byte)",
+      .sum = rate(large, small),
+      .paper = {},
+      .here = rate(measured.at("Load miss of a block of 4096 bytes").p50, measured.at("Load miss, two hops").p50),
+      .as_is = {},
+      .unit = "MB/s"};
+  if (is_papers) bandwidth.paper = 35;
+  table.rows.push_back(bandwidth);
+  const double message = s.message() - s.transition();
+  const LineModel lock_models[] = {
+      {"Cached lock acquire", 1.11, s.ns(c.lock_acquire), "lock_acquire"},
+      {"Remote lock acquire", 15.63, s.ns(c.lock_ask) + s.ns(c.lock_pass) + 2 * message + s.ns(c.node_miss),
+       "lock_ask + lock_pass + 2 (message_send, network, message_receive) + node_miss"},
+  };
+  for (const LineModel& model : lock_models) table.rows.push_back(row_of(model, is_papers, locks.at(model.name).p50));
   return table;
 }
 

@@ -257,6 +257,8 @@ std::vector<std::string> compile_flags(const Request& request, const Places& pla
   // plugins. -fplugin: see add_flags_of_checks().
   if (request.count) flags.insert(flags.end(), {"-fplugin=" + places.count_pass, "-fpass-plugin=" + places.count_pass});
   if (request.checks) add_flags_of_checks(flags, request, places);
+  if (request.count && request.checks)
+    flags.insert(flags.end(), {"-Xclang", "-mllvm", "-Xclang", "-multigrain-count-checks"});
   if (request.threads) add_flags_of_threads(flags, request, places);
   return flags;
 }

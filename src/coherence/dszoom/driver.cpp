@@ -232,6 +232,7 @@ void Driver::miss(Line line, bool stores, const LoadRequest& request) {
 
   MULTIGRAIN_STEP(&word(line.number));
   line.run = run_of(line, stores);
+  virtual_time::spend(&MachineCosts::transition);
   Miss miss(self_, line.home, stores, (word(line.number).load(std::memory_order_relaxed) & kReadable) != 0);
   Step step;
   alignas(64) std::array<std::byte, kLongestLine> buffer;
@@ -254,13 +255,14 @@ void Driver::miss(Line line, bool stores, const LoadRequest& request) {
     profile.enter(Category::kDataWait);
     {
       // On the emulated machine the awaited thread has a core of its own, and would be done. Another try of the loop
-      // costs a remote operation on that machine, too.
+      // costs a remote operation on that machine, too. In counted time it need not be done, and the pause takes time.
       const virtual_time::Unaccounted emulation;
       pause(tries++, waiting_since);
     }
     profile.enter(Category::kProtocol);
   }
   if (runs_ == Runs::kLearned && !virtual_time::on()) run_came(line.number, line.run, line.number + line.run, stores);
+  virtual_time::spend(&MachineCosts::directory, line.run);
   end(step, line, buffer.data(), request);
 
   switch (miss.kind()) {
@@ -285,8 +287,14 @@ void Driver::miss(Line line, bool stores, const LoadRequest& request) {
 // Spins as long as is reasonable on this machine, ever longer between two tries, so that the directory does not get too
 // many requests. Then it gives the core to other threads, as the awaited thread may need it; then it sleeps. It never
 // pauses twice for the same time, so that two requesters of one line do not meet again and again ([DSZOOM], footnote
-// 2).
+// 2). In counted time it does so for a time of the emulated machine's, which depends on the processor and the try alone.
 void Driver::pause(unsigned tries, uint64_t since) {
+  if (virtual_time::takes_turns()) {
+    constexpr Nanoseconds kShortest = 100;
+    const uint64_t mixed = (uint64_t{ordered::participant()} << 32 | (tries + 1)) * 0x9e3779b97f4a7c15u >> 32;
+    virtual_time::wait_until_time(virtual_time::stamp() + kShortest + mixed % (kShortest << std::min(tries, 7u)));
+    return;
+  }
   constexpr unsigned kYields = 64;
   const unsigned doublings = std::min(tries, 7u);
   if (ticks() - since < services_.wait.spin_ticks || tries < 2) {

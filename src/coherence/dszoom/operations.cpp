@@ -4,6 +4,7 @@
 #include "base/steps.h"
 #include "coherence/dszoom/driver.h"
 #include "coherence/hazard_words.h"
+#include "profile/virtual_time.h"
 
 namespace multigrain::dszoom {
 namespace {
@@ -200,6 +201,7 @@ void Driver::scan_hazards(NodeId node, const Line& line, bool loads, std::span<c
     outcome.blocked.insert(node);
     return;
   }
+  virtual_time::spend(&MachineCosts::downgrade);
   if (!epoch_validates(node, hazards[kEpochIndex], epoch_before, scan, outcome)) return;
   for (size_t i = MG_FINE_HAZARDS; i < (1 + slots) * MG_FINE_HAZARDS; ++i)
     if (covers(hazards[i], line.number, line.run, loads) && scan.must_clear(node, i, hazards[i]))
@@ -235,6 +237,7 @@ void Driver::scan_hazards_of_many(NodeId node, const Line& line, bool loads, Haz
   const uint64_t slots = header[0];
   if (slots > words::kHazardSlots) panic("a node counts more hazards than it can have: node, slots", node.value, slots);
   const uint64_t epoch = header[kEpochIndex];
+  virtual_time::spend(&MachineCosts::downgrade);
   if (!epoch_validates(node, epoch, epoch & ~uint64_t{MG_FINE_EPOCH_CACHED}, scan, outcome)) return;
   for (uint64_t done = 0; done < slots; done += kSlotsAtOnce) {
     const std::span<uint64_t> some(hazards.data(), std::min<uint64_t>(slots - done, kSlotsAtOnce) * MG_FINE_HAZARDS);

@@ -17,9 +17,15 @@ constexpr MessageType type_of(MessageKind kind) {
   return static_cast<MessageType>(message_range::kSc + static_cast<unsigned>(kind));
 }
 
+// Returns the time by which holds are measured: in counted time that of what the calling thread does.
+Nanoseconds time_of_holds() {
+  return virtual_time::is_counted() ? virtual_time::stamp() : monotonic_ns();
+}
+
 Nanoseconds length_of_hold() {
-  // The time-stamp counter has another value each time; the multiplication spreads its low bits.
-  const uint64_t mixed = ticks() * 0x9e3779b97f4a7c15u;
+  // The time-stamp counter has another value each time; the multiplication spreads its low bits. Nodes that want two pages in
+  // opposite order hold them from different times on in counted time, too.
+  const uint64_t mixed = (virtual_time::is_counted() ? virtual_time::stamp() : ticks()) * 0x9e3779b97f4a7c15u;
   return kShortestHold + (mixed >> 32) % (kLongestHold - kShortestHold);
 }
 
@@ -70,6 +76,7 @@ bool Driver::on_fault(PageId page, bool is_write) {
     const bool was_readable = state.is_readable();
     const bool was_pending = state.pending != Pending::kNone;
     const Access access = is_write ? Access::kWrite : access_of_reader(record);
+    virtual_time::spend(&MachineCosts::transition);
     outcome = sc::on_fault(state, context(record), access, actions);
     records_.keep(record, state);
     asks = !was_pending && state.pending != Pending::kNone;
@@ -119,19 +126,20 @@ void Driver::begin_hold(Record& record) const {
 }
 
 void Driver::set_hold(Record& record) {
-  record.hold_ends = kept_of(monotonic_ns() + length_of_hold()) & kLastOfHold;
+  record.hold_ends = kept_of(time_of_holds() + length_of_hold()) & kLastOfHold;
 }
 
 bool Driver::is_hold_over(const Record& record) const {
   if (!record.held) return false;
   const unsigned returning = record.outstanding == 0 ? 0 : records_.outstanding(record).waiting.returning;
-  return returning == 0 && MULTIGRAIN_TIME_HAS_COME(&record, end_from(record.hold_ends, monotonic_ns()));
+  return returning == 0 && MULTIGRAIN_TIME_HAS_COME(&record, end_from(record.hold_ends, time_of_holds()));
 }
 
 void Driver::end_hold(PageId page, Record& record) {
   Actions actions;
   const virtual_time::StampFloor floor(record.outstanding != 0 ? records_.outstanding(record).waiting_since : 0);
   Page state = records_.page_of(record);
+  virtual_time::spend(&MachineCosts::transition);
   on_hold_over(state, context(record), actions);
   records_.keep(record, state);
   perform(page, 1, actions, nullptr);
@@ -180,8 +188,9 @@ void Driver::serve() {
   if (listed_.load(std::memory_order_acquire) == 0) return;
   const CategoryScope protocol(this_profile(), Category::kProtocol);
   if (!end_holds()) return;
-  if (services_.fabric.poll() == 0) sleep_ns(kShortestHold);
-  services_.fabric.wake_service();
+  // In counted time the fabric lets the time pass.
+  if (!virtual_time::takes_turns() && services_.fabric.poll() == 0) sleep_ns(kShortestHold);
+  services_.fabric.serve_again();
 }
 
 // --- Messages
@@ -222,6 +231,7 @@ void Driver::on_message(const Message& message) MG_NO_THREAD_SAFETY_ANALYSIS {
     record.lock.lock();
     if (is_hold_over(record)) end_hold(page, record);
     Page state = records_.page_of(record);
+    virtual_time::spend(&MachineCosts::transition);
     if (!sc::on_message(state, context(record), message.from, arrived, run.next()))
       panic("a message of sc that its sender cannot have sent now; from node / kind / page", message.from.value,
             static_cast<uint64_t>(kind), page.value);

@@ -12,6 +12,7 @@
 #include "coherence/sc/run.h"
 #include "coherence/sc/stream_prefetcher.h"
 #include "profile/this_thread.h"
+#include "profile/virtual_time.h"
 
 namespace multigrain::sc {
 namespace {
@@ -61,6 +62,7 @@ void Driver::open_unused(PageId at, PageId first, uint32_t count) {
         record.lock.assume_held();
         Actions actions;
         Page page = records_.page_of(record);
+        virtual_time::spend(&MachineCosts::transition);
         sc::on_fault(page, context(record), Access::kWrite, actions);
         page.held = false;
         records_.keep(record, page);
@@ -95,6 +97,7 @@ void Driver::prefetch(const PrefetchRange& range) MG_NO_THREAD_SAFETY_ANALYSIS {
                    const Access access = range.is_write ? Access::kWrite : access_of_reader(record);
                    if (is_wanted && (home != self_ || record.begun)) {
                      Page state = records_.page_of(record);
+                     virtual_time::spend(&MachineCosts::transition);
                      on_prefetch(state, context(record), access, actions);
                      records_.keep(record, state);
                    }

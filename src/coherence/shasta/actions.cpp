@@ -3,6 +3,7 @@
 
 #include "base/steps.h"
 #include "coherence/shasta/driver.h"
+#include "profile/virtual_time.h"
 
 namespace multigrain::shasta {
 
@@ -46,6 +47,8 @@ bool Driver::end(Run& run, const Actions& actions) {
   // wait for it.
   if (const uint64_t now = count_outstanding(); now > outstanding_.load(std::memory_order_relaxed))
     publish_outstanding(now);
+  virtual_time::spend(&MachineCosts::transition);
+  if (at.home == self_) virtual_time::spend(&MachineCosts::directory);
   for (const Action& action : actions) perform(at, action, run.arrival);
   publish(at, block);
   if (!block.is_at_rest()) {

@@ -103,6 +103,8 @@ void Driver::serve() {
       if (awaited_count_ == 0) return;
       awaited = awaited_[awaited_count_ - 1];
     }
+    // In counted time the thread with that hazard goes on when it has its turn, and this one looks again.
+    if (virtual_time::takes_turns()) return services_.fabric.serve_again();
     MULTIGRAIN_CHANGE_STEP(awaited.word, awaited.hazard);
     while (!HazardSlots::has_cleared(awaited)) {
       if (services_.fabric.poll() != 0) {
@@ -115,7 +117,7 @@ void Driver::serve() {
         // ever: under sc their fault may need a page that is held. So this thread returns to let it do that, and comes
         // back.
         sleep_ns(kSleep);
-        services_.fabric.wake_service();
+        services_.fabric.serve_again();
         return;
       }
     }

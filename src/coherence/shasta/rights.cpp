@@ -4,10 +4,12 @@
 #include <sched.h>
 
 #include <bit>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/steps.h"
 #include "coherence/shasta/driver.h"
+#include "profile/virtual_time.h"
 
 namespace multigrain::shasta {
 namespace {
@@ -67,6 +69,7 @@ void Driver::publish(const BlockAt& at, const Block& block) {
 // over the block that was published then has been cleared. Returns false if some are still published after a bounded
 // number of looks.
 bool Driver::lower(const BlockAt& at, uint64_t rights, UnderHazards then) {
+  virtual_time::spend(&MachineCosts::downgrade);
   for (uint64_t line = at.first; line < at.first + at.lines; ++line) {
     MULTIGRAIN_STEP(&word(line));
     word(line).store(rights, std::memory_order_relaxed);
@@ -82,11 +85,13 @@ bool Driver::lower(const BlockAt& at, uint64_t rights, UnderHazards then) {
 bool Driver::have_cleared(const BlockAt& at, bool loads, UnderHazards then) {
   constexpr unsigned kRelaxes = 200;
   constexpr unsigned kLooks = MULTIGRAIN_SPINS(220);
-  unsigned looks = 0;
+  // Where threads take turns, none clears its hazard while this one looks.
+  unsigned looks = virtual_time::takes_turns() ? kLooks : 0;
+  bool found = false;
   bool cleared = true;
   lines_.hazards.for_each_covering(at.first, at.lines, loads, [&](const HazardSlots::Published& seen) {
     lock_.assume_held();
-    if (looks == 0) count(Counter::kHazardWaits);
+    if (!std::exchange(found, true)) count(Counter::kHazardWaits);
     for (; looks != kLooks; ++looks) {
       if (HazardSlots::has_cleared(seen)) return;
       if (looks < kRelaxes) {

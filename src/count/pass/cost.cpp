@@ -10,6 +10,7 @@
 #include <llvm/Support/MathExtras.h>
 
 #include "calls.h"
+#include "instrument/pass/shared.h"
 
 namespace multigrain::count {
 
@@ -141,6 +142,21 @@ void add_branch(const Instruction& instruction, Cost& cost) {
 }
 
 }  // namespace
+
+void add_check(const Instruction& instruction, bool is_covered, Cost& cost) {
+  if (const auto* const call = dyn_cast<CallBase>(&instruction)) {
+    const Function* const callee = call->getCalledFunction();
+    if (callee != nullptr && callee->getName().starts_with(checks::kBatchBegin)) cost.add(MG_COUNT_STORE_CHECK);
+  } else if (is_covered || instruction.getMetadata(kNotCounted) != nullptr) {
+    return;
+  } else if (const auto* const load = dyn_cast<LoadInst>(&instruction)) {
+    if (checks::may_be_shared(load->getPointerOperand())) cost.add(MG_COUNT_LOAD_CHECK);
+  } else if (const auto* const store = dyn_cast<StoreInst>(&instruction)) {
+    if (checks::may_be_shared(store->getPointerOperand())) cost.add(MG_COUNT_STORE_CHECK);
+  } else if (isa<AtomicRMWInst, AtomicCmpXchgInst>(instruction)) {
+    if (checks::may_be_shared(instruction.getOperand(0))) cost.add(MG_COUNT_STORE_CHECK);
+  }
+}
 
 Cost cost_of(const Instruction& instruction) {
   Cost cost;

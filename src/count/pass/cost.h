@@ -33,6 +33,10 @@ struct Cost {
 // number the compiler does not know, the bytes are missing (calls.h).
 Cost cost_of(const llvm::Instruction& instruction);
 
+// Adds the check that the instruction gets in a program with access checks: of an access that may be of shared memory, unless
+// hazards around it cover it (`is_covered`), and of the beginning of such hazards.
+void add_check(const llvm::Instruction& instruction, bool is_covered, Cost& cost);
+
 // Marks instructions that access checks have put in before the program is counted: they cost nothing.
 inline constexpr const char* kNotCounted = "multigrain.not.counted";
 // While checks are put in, this marks the program's own instructions and what takes the place of one.

@@ -9,7 +9,8 @@
 namespace multigrain::count {
 
 struct Options {
-  bool hoist = true;  // counted loops are counted before they begin
+  bool hoist = true;    // counted loops are counted before they begin
+  bool checks = false;  // the program gets access checks, which have prices
   bool polls = true;
 };
 

@@ -54,15 +54,27 @@ Plan::Plan(Function& function, FunctionAnalysisManager& analyses, const Options&
     Cost cost;
     for (const Instruction& instruction : block) {
       cost.add(cost_of(instruction));
+      if (options.checks) add_check(instruction, covered_.contains(&instruction), cost);
       const auto* const call = dyn_cast<CallBase>(&instruction);
       if (call != nullptr && needs_count(*call)) calling_.insert(&block);
     }
     if (!cost.is_zero()) costs[&block] = std::move(cost);
   }
+  if (options.checks) add_polls();
   for (Loop* loop : loops_) look_at(*loop);
   poll_behind_hoisted();
   poll_in_other_cycles();
   merge();
+}
+
+// A loop polls at the end of each iteration, unless it is a piece under hazards.
+void Plan::add_polls() {
+  for (const Loop* loop : loops_.getLoopsInPreorder()) {
+    SmallVector<BasicBlock*, 4> latches;
+    loop->getLoopLatches(latches);
+    for (BasicBlock* latch : latches)
+      if (!covered_.contains(latch->getTerminator())) costs[latch].add(MG_COUNT_POLL);
+  }
 }
 
 std::optional<Plan::Exit> Plan::only_exit(const Loop& loop) const {

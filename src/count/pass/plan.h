@@ -44,6 +44,7 @@ class Plan {
     llvm::BasicBlock* to;
   };
 
+  void add_polls();
   std::optional<uint64_t> look_at(llvm::Loop& loop);
   [[nodiscard]] std::optional<Exit> only_exit(const llvm::Loop& loop) const;
   // Has the loop counted before it begins, if it can be. Returns whether blocks that are executed in each iteration need no

@@ -11,6 +11,7 @@
 
 #include "function.h"
 #include "instrument/pass/cycles.h"
+#include "instrument/pass/options.h"
 #include "table.h"
 
 namespace multigrain::count {
@@ -19,6 +20,9 @@ namespace {
 using namespace llvm;
 
 cl::opt<bool> hoist("multigrain-count-hoist", cl::desc("count loops before they begin"), cl::init(true), cl::Hidden);
+
+cl::opt<bool> checks_are_priced("multigrain-count-checks", cl::desc("the program has access checks, which have prices"),
+                                cl::init(false), cl::Hidden);
 
 struct CountPass : PassInfoMixin<CountPass> {
   PreservedAnalyses run(Module& module, ModuleAnalysisManager& analyses) {
@@ -38,7 +42,7 @@ struct CountPass : PassInfoMixin<CountPass> {
       if (!function.isDeclaration() && !function.hasAvailableExternallyLinkage() &&
           !function.hasFnAttribute(Attribute::Naked) && !resolvers.contains(&function))
         counted.push_back(&function);
-    const Options options{.hoist = hoist};
+    const Options options{.hoist = hoist, .checks = checks_are_priced};
     Table table(module);
     for (Function* function : counted) {
       count_function(*function, functions, table, recursive.contains(function), options);
@@ -53,6 +57,16 @@ struct CountPass : PassInfoMixin<CountPass> {
 
 }  // namespace
 }  // namespace multigrain::count
+
+namespace multigrain::checks {
+
+// The analyses that this plugin shares with that of the checks ask for these. No answer of theirs to this plugin depends on them.
+const Options& options() {
+  static const Options defaults;
+  return defaults;
+}
+
+}  // namespace multigrain::checks
 
 extern "C" __attribute__((visibility("default"))) llvm::PassPluginLibraryInfo llvmGetPassPluginInfo() {
   return {LLVM_PLUGIN_API_VERSION, "multigrain-count", "1", [](llvm::PassBuilder& builder) {

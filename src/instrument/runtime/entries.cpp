@@ -341,9 +341,16 @@ void publish_over_object(uintptr_t address, size_t size) {
   // waits, each time longer, and not for the same time as other processors, so that the same two do not
   // collide again and again.
   const mg_fine_run run = {address, address + size, 1, 0, 1};
-  const auto own = reinterpret_cast<uintptr_t>(__multigrain_hazards) / sizeof(uint64_t) / MG_FINE_HAZARDS;
+  const bool in_turn = virtual_time::takes_turns();
+  const auto own = in_turn ? ordered::participant()
+                           : reinterpret_cast<uintptr_t>(__multigrain_hazards) / sizeof(uint64_t) / MG_FINE_HAZARDS;
   for (unsigned refused = 0; !begin_batch({&run, 1}); ++refused) {
     const uint64_t pause = (uint64_t{1} << std::min(refused, 10u)) + (own * 37 + refused * 11) % 64;
+    if (in_turn) {
+      constexpr Nanoseconds kRelax = 10;
+      virtual_time::wait_until_time(virtual_time::stamp() + pause * kRelax);
+      continue;
+    }
     for (uint64_t i = 0; i < pause; ++i) cpu_relax();
     if (refused > 4) sched_yield();
   }

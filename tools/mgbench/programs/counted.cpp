@@ -1,6 +1,7 @@
 // mgbench --clock counted runs this program, mgbench-counted, under mgrun. It brings about the situation of each row of the
 // papers' tables, on pages that no row has used, and times one access or one call there by the clock of processor 0. It is
-// compiled by mgcxx -fmultigrain-count, and uses the public interface alone. Each node has one processor.
+// compiled by mgcxx -fmultigrain-count, with checks as mgbench-counted-fine, for lines, and without, for pages and locks. It uses
+// the public interface alone. Each node has one processor.
 //
 // It prints a line a row: name, least and greatest sample in nanoseconds, number of samples. What is timed is the same every
 // time, so the least and the greatest are equal but for what is less than a nanosecond.
@@ -74,6 +75,7 @@ static_assert(kRounds * sizeof kRows / sizeof kRows[0] <= kPagesOfAHome);
 // All processors read this. It is written before they are started.
 struct Stage {
   Word* pages[2];  // by their home
+  Word* blocks;    // at node 1: each page is one block, where the protocol has blocks
   mg_barrier_t barrier;
   mg_lock_t lock;
   mg_lock_t locks[2 * kRounds];
@@ -160,10 +162,76 @@ void run_rows(void*) {
   }
 }
 
+// --- Lines
+
+struct LineRow {
+  const char* name;
+  unsigned writers;  // these write to the line before
+  Step prepare;      // what processor 0 does then
+  Step measured;     // and what of it is timed
+};
+
+// The home of all lines is node 1.
+constexpr LineRow kLineRows[] = {
+    {"Load miss, two hops", 0, nothing, read},
+    {"Load miss, three hops", processor(2), nothing, read},
+    {"Store miss, two hops", 0, nothing, write},
+    {"Store miss, three hops", processor(2), nothing, write},
+    {"Upgrade", 0, read, write},
+};
+constexpr unsigned kWordsOfLine = 8;  // of 64 bytes
+// The first line of a page is for touching it.
+static_assert(1 + kRounds * sizeof kLineRows / sizeof kLineRows[0] <= 4096 / (kWordsOfLine * sizeof(Word)));
+
+// Returns how much longer the access takes than the same one right after it, which hits.
+uint64_t run_line(unsigned writers, Step prepare, Step measured, Word* line) {
+  mg_barrier(g_stage.barrier);
+  if ((writers & processor(mg_processor())) != 0) write(line);
+  mg_barrier(g_stage.barrier);
+  uint64_t taken = 0;
+  if (mg_processor() == 0) {
+    mg_lock(g_stage.lock);
+    mg_barrier(g_stage.barrier);
+    compute(kSettled);
+    prepare(line);
+    compute(kSettled);
+    const uint64_t missed = time_ns([measured, line] { measured(line); });
+    const uint64_t hit = time_ns([measured, line] { measured(line); });
+    taken = missed - hit;
+    mg_unlock(g_stage.lock);
+  } else {
+    mg_barrier(g_stage.barrier);
+    mg_lock(g_stage.lock);
+    mg_unlock(g_stage.lock);
+  }
+  mg_barrier(g_stage.barrier);
+  return taken;
+}
+
+void run_lines(void*) {
+  g_own_word = mg_processor();
+  g_own_value = 0x0101010101010101 * (1 + mg_processor());
+  const unsigned words = mg_page_size() / sizeof(Word);
+  read(g_stage.pages[1]);
+  for (unsigned round = 0; round < kRounds; ++round) read(g_stage.blocks + round * words);
+  unsigned next = 1;
+  for (const LineRow& row : kLineRows) {
+    Samples samples;
+    for (unsigned round = 0; round < kRounds; ++round)
+      samples.add(round, run_line(row.writers, row.prepare, row.measured, g_stage.pages[1] + next++ * kWordsOfLine));
+    if (mg_processor() == 0) samples.print(row.name);
+  }
+  // Every node has read these blocks. Their home writes to one, and has it alone then.
+  Samples samples;
+  for (unsigned round = 0; round < kRounds; ++round)
+    samples.add(round, run_line(processor(1), nothing, read, g_stage.blocks + round * words));
+  if (mg_processor() == 0) samples.print("Load miss of a block of 4096 bytes");
+}
+
 // Of two locks that were created one after the other one is managed by this node, and one by the other. Nobody has asked
 // for them before.
 void run_locks(void*) {
-  Samples local, remote, handed;
+  Samples local, remote, cached, handed;
   for (unsigned round = 0; round < kRounds; ++round) {
     const mg_lock_t* const two = &g_stage.locks[2 * round];
     if (mg_processor() == 0) {
@@ -173,6 +241,9 @@ void run_locks(void*) {
       const uint64_t other = time_ns([two] { mg_lock(two[1]); });
       local.add(round, one < other ? one : other);
       remote.add(round, one < other ? other : one);
+      mg_unlock(two[1]);
+      compute(kSettled);
+      cached.add(round, time_ns([two] { mg_lock(two[1]); }));
       mg_unlock(two[1]);
     }
     mg_barrier(g_stage.barrier);
@@ -188,6 +259,7 @@ void run_locks(void*) {
   if (mg_processor() != 0) return;
   local.print("Local lock acquire");
   remote.print("Remote lock acquire");
+  cached.print("Cached lock acquire");
   handed.print("Remote lock release");
 }
 
@@ -206,6 +278,12 @@ void set_stage() {
     g_stage.pages[home] = static_cast<Word*>(mg_alloc(kPagesOfAHome * mg_page_size(), &options));
     if (g_stage.pages[home] == nullptr) fail();
   }
+  mg_alloc_options options = MG_ALLOC_OPTIONS_INIT;
+  options.home = MG_HOME_NODE;
+  options.node = 1;
+  options.block_size = mg_page_size();
+  g_stage.blocks = static_cast<Word*>(mg_alloc(kRounds * mg_page_size(), &options));
+  if (g_stage.blocks == nullptr) fail();
   g_stage.barrier = mg_barrier_create(0);
   g_stage.lock = mg_lock_create();
   for (mg_lock_t& lock : g_stage.locks) lock = mg_lock_create();
@@ -217,11 +295,12 @@ void set_stage() {
 int main(int argc, char** argv) {
   const bool pages = argc == 2 && std::strcmp(argv[1], "pages") == 0;
   const bool locks = argc == 2 && std::strcmp(argv[1], "locks") == 0;
-  if ((!pages && !locks) || mg_nodes() != (pages ? 4 : 2) || mg_processors_per_node() != 1) {
+  const bool lines = argc == 2 && std::strcmp(argv[1], "lines") == 0;
+  if ((!pages && !locks && !lines) || mg_nodes() != (pages ? 4 : lines ? 3 : 2) || mg_processors_per_node() != 1) {
     std::fprintf(stderr, "mgbench-counted is a part of mgbench: run that\n");
     return 2;
   }
   set_stage();
-  run_on_all(pages ? run_rows : run_locks);
+  run_on_all(pages ? run_rows : lines ? run_lines : run_locks);
   return 0;
 }
