@@ -111,7 +111,8 @@ struct MachineCosts {
 
   // A call that allows more for consecutive pages, by the processors of the node.
   CostCurve grant_call;
-  // A call that allows less for consecutive pages: the other processors' TLBs are told.
+  // A call that allows less for consecutive pages: the other processors' TLBs are told. Where each processor has a translation
+  // table of its own, the processors are those that have mapped the page (mgs/driver.cpp, shoot_down()).
   CostCurve revoke_call;
   // Each page of such a call.
   CostCurve rights_page;

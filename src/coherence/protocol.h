@@ -130,6 +130,9 @@ class Protocol {
   // Returns whether release() of any thread of the node covers what all its processors have written, but for what
   // release_own_part() covers. Then a lock that stays at the node need not release at every unlock.
   [[nodiscard]] virtual bool may_defer_releases() const { return false; }
+  // Returns whether release() covers what the calling thread has written, and not what others of its node have. Then each
+  // processor releases for itself before it arrives at a barrier, and a lock is handed on only after a release.
+  [[nodiscard]] virtual bool releases_own_writes() const { return false; }
   // Does what release() does for the calling thread alone, and what drain_store_buffer() does.
   virtual void release_own_part() { drain_store_buffer(); }
 

@@ -421,6 +421,10 @@ void spend_rights_change(bool grants, uint64_t pages) {
   if (is_counted()) internal::spend(rights_change(*internal::g_costs, grants, pages, g_options.processors));
 }
 
+void spend_shoot_down(uint32_t processors) {
+  if (is_counted()) internal::spend(rights_change(*internal::g_costs, false, 1, processors));
+}
+
 void spend_in(Category category, uint64_t MachineCosts::* price) {
   if (!is_counted()) return;
   ProcessorProfile& profile = this_profile();

@@ -195,6 +195,8 @@ inline void spend(uint64_t MachineCosts::* price, uint64_t times = 1) {
 }
 // The calling thread has allowed its node more (`grants`) or less for that many consecutive pages, by one call.
 void spend_rights_change(bool grants, uint64_t pages);
+// The calling thread has taken rights to a page from so many processors of its node, each of which has rights of its own.
+void spend_shoot_down(uint32_t processors);
 // The calling thread, which may be in the program's code as far as its profile knows, has done something at this price,
 // which is time of `category`.
 void spend_in(Category category, uint64_t MachineCosts::* price);

@@ -22,7 +22,7 @@ TEST_P(MgsDriverOrders, Hold) {
 TEST(MgsDriverStates, AreAsManyInEachOrderOfTheExploration) {
   for (const char* name :
        {"two releases of one node", "the home writes", "reader upgrades while the sole writer releases",
-        "a read while a writer releases", "reading ahead"}) {
+        "a read while a writer releases", "reading ahead", "a queue for each processor"}) {
     const Scenario scenario = scenario_named(name);
     const exploring::Report broad = exploring::explore<Machine>(scenario, kMaxStates);
     const exploring::Report deep = exploring::explore<Machine>(scenario, kMaxStates, exploring::Order::kDepthFirst);
@@ -32,6 +32,8 @@ TEST(MgsDriverStates, AreAsManyInEachOrderOfTheExploration) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Mgs, MgsDriverOrders, testing::ValuesIn(small_scenarios()),
+                         [](const auto& tested) { return exploring::test_name(tested.param.name); });
+INSTANTIATE_TEST_SUITE_P(Tables, MgsDriverOrders, testing::ValuesIn(table_scenarios()),
                          [](const auto& tested) { return exploring::test_name(tested.param.name); });
 INSTANTIATE_TEST_SUITE_P(OneSided, MgsDriverOrders, testing::ValuesIn(one_sided_scenarios()),
                          [](const auto& tested) { return exploring::test_name(tested.param.name); });

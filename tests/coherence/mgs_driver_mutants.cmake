@@ -24,29 +24,40 @@ mutate([[  // This comes before the wait, so that the home, if it has to be woke
 ]])
 
 # kIgnoreOtherReleases
-mutate([[  if (!queue_.empty()) return false;
-]] [[  if (!queue_.empty()) return false;
+mutate([[  if (!of.queue.empty()) return false;
+]] [[  if (!of.queue.empty()) return false;
   if (is(Mutant::kIgnoreOtherReleases)) return true;
 ]])
-mutate([[  if (released == 0 && releases_.pending() == 0) return;
-]] [[  if (released == 0 && (releases_.pending() == 0 || is(Mutant::kIgnoreOtherReleases))) return;
+mutate([[  if (released == 0 && releases.pending() == 0) return;
+]] [[  if (released == 0 && (releases.pending() == 0 || is(Mutant::kIgnoreOtherReleases))) return;
 ]])
 
 # kMarkBeforePages, kOneEpoch
-mutate([[  const uint64_t limit = queue_.pushed();
-]] [[  const uint64_t early_mark = is(Mutant::kMarkBeforePages) ? releases_.mark() : 0;
-  const uint64_t limit = queue_.pushed();
+mutate([[  const uint64_t limit = queue.pushed();
+]] [[  const uint64_t early_mark = is(Mutant::kMarkBeforePages) ? releases.mark() : 0;
+  const uint64_t limit = queue.pushed();
 ]])
-mutate([[  const uint64_t mark = releases_.mark();
-]] [[  const uint64_t mark = is(Mutant::kMarkBeforePages) ? early_mark : releases_.mark() - (is(Mutant::kOneEpoch) ? 1 : 0);
+mutate([[  const uint64_t mark = releases.mark();
+]] [[  const uint64_t mark = is(Mutant::kMarkBeforePages) ? early_mark : releases.mark() - (is(Mutant::kOneEpoch) ? 1 : 0);
 ]])
 
-# kForgetsToFinish, kSlotOfLastRelease
-mutate([[        if (joins || !must_wait) releases_.finish(slot);
-]] [[        if ((joins && !is(Mutant::kForgetsToFinish)) || !must_wait) releases_.finish(slot);
+# kForgetsToFinish, kSlotOfLastRelease, kJoinsOthers, kFinishesFirst
+mutate([[        const bool joins = record.page.client.releasing.contains(domain);
+        if (!joins) {
+]] [[        const bool joins = is(Mutant::kJoinsOthers) ? record.page.client.release_pending : record.page.client.releasing.contains(domain);
+        if (!joins || is(Mutant::kSlotOfLastRelease)) {
 ]])
-mutate([[        if (!joins) record.release_slot = slot;
-]] [[        if (!joins || is(Mutant::kSlotOfLastRelease)) record.release_slot = slot;
+mutate([[        if (joins || !must_wait) releases.finish(slot);
+]] [[        if ((joins && !is(Mutant::kForgetsToFinish)) || !must_wait) releases.finish(slot);
+]])
+mutate([[      action.domains.for_each(
+]] [[      if (is(Mutant::kFinishesFirst)) return domains_[action.domains.first().value].releases.finish(record.in_slot_1.contains(action.domains.first()) ? 1 : 0);
+      action.domains.for_each(
+]])
+
+# kShootsOneDown
+mutate([[    options_.mappings->unmap(domains, page);
+]] [[    options_.mappings->unmap(is(Mutant::kShootsOneDown) ? DomainSet::of(domains.first()) : domains, page);
 ]])
 
 # kActionsWithoutLock
@@ -78,23 +89,23 @@ mutate([[    close(page, record);
 # kMapBeforeQueue, kDiffBeforeUnmap
 mutate([[  bool left_readable = false;
   while (true) {
-    bool unmapped = false;
+    DomainSet unmapped;
 ]] [[  for (size_t i = 1; i < actions.size() && is(Mutant::kMapBeforeQueue); ++i)
     if (actions[i - 1].verb == Verb::kQueue && actions[i].verb == Verb::kMapWrite)
       std::swap(const_cast<Action&>(actions[i - 1]), const_cast<Action&>(actions[i]));
-  bool unmaps_late = false;
+  DomainSet unmaps_late;
   bool left_readable = false;
   while (true) {
-    bool unmapped = false;
+    DomainSet unmapped;
 ]])
 mutate([[      if (action.verb == Verb::kUnmap) {
 ]] [[      if (action.verb == Verb::kUnmap && is(Mutant::kDiffBeforeUnmap)) {
-        unmapped = unmaps_late = true;
+        unmapped = unmaps_late = to_unmap(actions);
       } else if (action.verb == Verb::kUnmap) {
 ]])
-mutate([[    if (!unmapped) return;
-]] [[    if (!unmapped && unmaps_late) unmap(page, record);
-    if (!unmapped) return;
+mutate([[    if (unmapped.empty()) return;
+]] [[    if (unmapped.empty() && !unmaps_late.empty()) unmap(page, record, unmaps_late);
+    if (unmapped.empty()) return;
 ]])
 
 # kMergeDiffAtOnce

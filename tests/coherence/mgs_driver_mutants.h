@@ -23,6 +23,9 @@ enum class Mutant : uint8_t {
   kMarkBeforePages,          // a release marks the epoch before it takes its pages off the queue
   kForgetsToFinish,          // a release that joins another's leaves its own epoch open
   kSlotOfLastRelease,        // a release that joins another's takes over what that one's RACK ends
+  kJoinsOthers,              // a release takes another domain's, which it joins, for one of its own domain
+  kFinishesFirst,            // a RACK ends the releases of one domain, and not of all that have joined
+  kShootsOneDown,            // PINV goes to one of the domains that have mapped the page
   kActionsWithoutLock,       // a message's actions are carried out when the page's lock has been let go of
   kWritesUnderReadRight,     // a home that stays a reader keeps the right to write
   kUpgradeBehindRelease,     // a read copy is upgraded while a REL is out

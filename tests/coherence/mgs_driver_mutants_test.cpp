@@ -95,6 +95,25 @@ INSTANTIATE_TEST_SUITE_P(Mgs, MgsDriverEpochs,
                          testing::Values(Mutant::kUncountedPages, Mutant::kOneEpoch, Mutant::kMarkBeforePages,
                                          Mutant::kForgetsToFinish, Mutant::kSlotOfLastRelease));
 
+// These are of nodes whose processors have tables and queues of their own.
+TEST(MgsDriverMutants, TakingAnotherProcessorsReleaseForOnesOwnLetsAStaleCopyBeRead) {
+  const exploring::Report report = explore_with(Mutant::kJoinsOthers);
+  EXPECT_NE(report.failure, "");
+  EXPECT_EQ(report.failure.find("more than"), std::string::npos) << report.failure;
+}
+
+TEST(MgsDriverMutants, EndingTheReleasesOfOneProcessorOnlyIsADeadlock) {
+  const exploring::Report report = explore_with(Mutant::kFinishesFirst);
+  EXPECT_NE(report.failure, "");
+  EXPECT_EQ(report.failure.find("more than"), std::string::npos) << report.failure;
+}
+
+TEST(MgsDriverMutants, ShootingOneMappingDownOfSeveralIsNoticed) {
+  const exploring::Report report = explore_with(Mutant::kShootsOneDown);
+  EXPECT_NE(report.failure, "");
+  EXPECT_EQ(report.failure.find("more than"), std::string::npos) << report.failure;
+}
+
 TEST(MgsDriverMutants, CarryingOutAMessageWithoutThePagesLockIsNoticed) {
   const exploring::Report report = explore_with(Mutant::kActionsWithoutLock);
   EXPECT_NE(report.failure, "");

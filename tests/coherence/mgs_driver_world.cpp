@@ -46,11 +46,13 @@ void Running::make_nodes() {
     if (!region) panic("no region for a node:", n);
     node.region.emplace(std::move(*region));
     node.rights.emplace(n);
+    node.mappings.emplace(n);
     node.fabric = std::make_unique<SteppedFabric>(network_->node(NodeId(n)));
-    auto driver = Driver::create({*node.fabric, *node.region, *node.rights, homes_, WaitPolicy{}}, {});
+    auto driver =
+        Driver::create({*node.fabric, *node.region, *node.rights, homes_, WaitPolicy{}}, {.domains = kDomains});
     if (!driver) panic("no driver for a node:", n);
     node.driver = std::move(*driver);
-    state(n).add_memory(kMaxPages, node.memory);
+    state(n).add_memory(kMaxPages, kDomains, node.memory);
     for (const auto& part : node.memory) node.fresh.insert(node.fresh.end(), part.begin(), part.end());
   }
   set_this_profile(profile_);
@@ -73,15 +75,18 @@ void Running::start(const Scenario& scenario) {
       std::memcpy(part.data(), from, part.size());
       from += part.size();
     }
-    state(n).set_options(
-        {.prefetch = scenario.ahead, .reads_one_sided = scenario.one_sided, .ahead = Driver::Ahead::kAlways});
-    state(n).add_memory(pages(), memory_);
+    state(n).set_options({.prefetch = scenario.ahead,
+                          .reads_one_sided = scenario.one_sided,
+                          .ahead = Driver::Ahead::kAlways,
+                          .mappings = scenario.has_tables ? &*nodes_[n].mappings : nullptr,
+                          .domains = domains()});
+    state(n).add_memory(pages(), domains(), memory_);
     for (unsigned page = 0; page < pages(); ++page) {
       std::memset(frame(n, page), 0, kFrameBytes);
       memory_.emplace_back(reinterpret_cast<std::byte*>(frame(n, page)), kFrameBytes);
     }
   }
-  rights_.assign(nodes() * pages(), Right::kNone);
+  rights_.assign(nodes() * domains() * pages(), Right::kNone);
   words_.assign(pages(), 0);
   flight_.clear();
   golden_.assign(scenario.golden ? pages() * scenario.words : 0, 0);
@@ -100,6 +105,10 @@ void Running::start(const Scenario& scenario) {
     thread.number = static_cast<unsigned>(i);
     thread.node =
         thread.is_processor ? scenario.processors[i].node : static_cast<unsigned>((i - processors()) % nodes());
+    thread.domain = 0;
+    if (scenario.has_tables && thread.is_processor)
+      for (size_t other = 0; other < i; ++other) thread.domain += threads_[other]->node == thread.node ? 1 : 0;
+    MG_CHECK(thread.domain < kDomains);
     thread.position = {};
     thread.position.at = thread.is_processor ? At::kReady : At::kIdle;
     thread.seen.clear();
@@ -304,7 +313,7 @@ void Running::play() {
 void Running::access(const Op& op) {
   Thread& thread = *running_;
   const bool is_write = op.type == OpType::kWrite;
-  const Right has = right(thread.node, op.page);
+  const Right has = right(thread.node, thread.domain, op.page);
   if (has == Right::kNone || (is_write && has == Right::kRead)) {
     note("processor {} (node {}) faults {} page {}\n", thread.number, thread.node, is_write ? "writing" : "reading",
          op.page);
@@ -336,7 +345,7 @@ void Running::access(const Op& op) {
 void Running::note_unlocked() {
   Thread& thread = *running_;
   Position& position = thread.position;
-  if (position.has_queue && !DriverState::is_locked(state(thread.node).queue_lock())) {
+  if (position.has_queue && !DriverState::is_locked(state(thread.node).queue_lock(position.queue))) {
     position.has_queue = false;
     position.has_accessed = position.accesses_queue || position.accessed_before;
   }
@@ -414,10 +423,13 @@ void Running::before_access(const void* address) {
       return see(1);
     }
   }
-  const bool is_queue = address == &here.queue_size();
-  MG_CHECK(is_queue || address == here.epochs());
+  unsigned domain = 0;
+  while (address != &here.queue_size(domain) && address != here.epochs(domain)) {
+    ++domain;
+    MG_CHECK(domain < domains());
+  }
   if (is_watched()) visible(address, false);
-  see(is_queue ? here.queue_size().load() : here.pending(0) + here.pending(1));
+  see(address == &here.queue_size(domain) ? here.queue_size(domain).load() : here.pending(domain));
 }
 
 void Running::before_lock(const void* lock) {
@@ -427,26 +439,32 @@ void Running::before_lock(const void* lock) {
   Position& position = thread.position;
   const DriverState here = state(thread.node);
   const SpinLock& of = *static_cast<const SpinLock*>(lock);
-  if (lock == &here.queue_lock()) {
+  unsigned domain = 0;
+  while (domain < domains() && lock != &here.queue_lock(domain) && lock != &here.epochs_lock(domain)) ++domain;
+  const auto place = static_cast<uint8_t>(domain);
+  if (domain < domains() && lock == &here.queue_lock(domain)) {
     const bool is_shared = is_watched();
     position.accessed_before = position.has_accessed && (!is_shared || position.last == lock);
     if (is_shared) visible(lock, true);
     while (DriverState::is_locked(of)) stop(At::kHeld, lock);
     position.has_queue = true;
+    position.queue = place;
     position.has_accessed = false;
     // A release takes the pages that were in the queue when it first looked.
-    const auto limit = std::ranges::find(thread.seen, Seen::Kind::kEntry, &Seen::kind);
-    const uint64_t end = limit != thread.seen.end() ? std::min(limit->value, here.tail()) : here.tail();
-    if (limit == thread.seen.end()) see(here.tail(), Seen::Kind::kEntry);
-    see(here.epoch(), Seen::Kind::kEpoch);
+    const auto limit = std::ranges::find_if(
+        thread.seen, [&](const Seen& seen) { return seen.kind == Seen::Kind::kEntry && seen.page == place; });
+    const uint64_t tail = here.tail(domain);
+    const uint64_t end = limit != thread.seen.end() ? std::min(limit->value, tail) : tail;
+    if (limit == thread.seen.end()) see(tail, Seen::Kind::kEntry, place);
+    see(here.epoch(domain), Seen::Kind::kEpoch, place);
     uint64_t entries = 0;
-    for (uint64_t i = here.head(); i < end; ++i) entries = exploring::mix(entries + here.queued(i) + 1);
+    for (uint64_t i = here.head(domain); i < end; ++i) entries = exploring::mix(entries + here.queued(domain, i) + 1);
     // If there is no entry to take, and will be none later, no other thread sees that this one has looked.
     const bool is_in_vain = entries == 0 && thread.is_processor && position.locked == 0;
     position.accesses_queue = is_shared && !is_in_vain;
     return see(entries);
   }
-  if (lock == &here.epochs_lock()) {
+  if (domain < domains()) {
     const bool is_under_lock = position.locked != 0 || position.has_queue;
     if (!is_under_lock || is_watched()) visible(lock, true);
     while (DriverState::is_locked(of)) stop(At::kHeld, lock);
@@ -454,7 +472,7 @@ void Running::before_lock(const void* lock) {
     if (position.has_marked) return;
     position.has_marked = true;
     thread.seen.clear();
-    return see(here.epoch(), Seen::Kind::kEpoch);
+    return see(here.epoch(domain), Seen::Kind::kEpoch, place);
   }
   unsigned page = 0;
   while (lock != &here.record(page).lock) ++page;
@@ -466,7 +484,7 @@ void Running::before_lock(const void* lock) {
   if (position.locked == 0) position.seen_before = static_cast<uint16_t>(thread.seen.size());
   position.locked |= static_cast<uint16_t>(1u << page);
   position.phases[page] = here.record(page).page.client.phase;
-  position.has_to_wait = here.record(page).page.client.queued.contains(DomainId{0});
+  position.has_to_wait = here.record(page).page.client.queued.contains(DomainId(static_cast<uint16_t>(thread.domain)));
   std::vector<uint8_t> bytes;
   serialise_page(thread.node, page, bytes);
   see(exploring::hash(bytes).low);
@@ -536,7 +554,20 @@ Completion SteppedFabric::start_get(NodeId from, SegmentId segment, uint64_t off
 }
 
 void SteppedRights::set(PageId first, uint64_t count, Right right) {
-  for (uint64_t i = 0; i < count; ++i) g().change_right(node_, static_cast<unsigned>(first.value + i), right);
+  for (uint64_t i = 0; i < count; ++i) g().change_right(node_, 0, static_cast<unsigned>(first.value + i), right);
+}
+
+DomainId SteppedMappings::domain() {
+  return DomainId(static_cast<uint16_t>(g().domain_of_running()));
+}
+
+void SteppedMappings::map(DomainId domain, PageId page, bool writable) {
+  g().add_right(node_, domain.value, static_cast<unsigned>(page.value), writable ? Right::kWrite : Right::kRead);
+}
+
+void SteppedMappings::unmap(DomainSet domains, PageId page) {
+  domains.for_each(
+      [&](DomainId domain) { g().change_right(node_, domain.value, static_cast<unsigned>(page.value), Right::kNone); });
 }
 
 std::optional<NodeId> Homes::home_of(PageId page) {
@@ -615,13 +646,15 @@ void Running::get_pages(unsigned node, uint64_t first, std::span<std::byte> byte
   }
 }
 
-void Running::change_right(unsigned node, unsigned page, Right to) {
+void Running::change_right(unsigned node, unsigned domain, unsigned page, Right to) {
   note_unlocked();
-  Right& now = right(node, page);
+  Right& now = right(node, domain, page);
   if (is_watched()) visible(&now, false);
   see(4);
   static constexpr std::array<const char*, 3> kWords = {"not access", "read", "write"};
-  note("  node {} may {} page {}\n", node, kWords[static_cast<size_t>(to)], page);
+  note("  node {} may {} page {}", node, kWords[static_cast<size_t>(to)], page);
+  if (scenario_->has_tables) note(" by its processor {}", domain);
+  note("\n");
   now = to;
 }
 
@@ -682,6 +715,12 @@ const char* name(Mutant mutant) {
       return "leave the epoch of a release that joins another open";
     case Mutant::kSlotOfLastRelease:
       return "let a release that joins another change what its RACK ends";
+    case Mutant::kJoinsOthers:
+      return "take a release of another domain for one of one's own";
+    case Mutant::kFinishesFirst:
+      return "end the releases of one domain of those that have joined";
+    case Mutant::kShootsOneDown:
+      return "shoot one mapping down of those that there are";
     case Mutant::kActionsWithoutLock:
       return "carry out a message's actions without the page's lock";
     case Mutant::kWritesUnderReadRight:

@@ -27,6 +27,7 @@ exploring::Explorable explorable() {
   };
   add(small_scenarios(), false);
   add(one_sided_scenarios(), false);
+  add(table_scenarios(), false);
   add(large_scenarios(), true);
   for (const Mutant m : mutants())
     all.mutants.push_back({.name = name(m), .refute = [m] {

@@ -65,8 +65,10 @@ struct Scenario {
   std::vector<unsigned> homes;  // the home node of each page
   std::vector<Processor> processors;
   bool one_sided = false;  // nodes read pages by themselves
-  unsigned ahead = 0;      // so many pages are read ahead of each read fault
-  bool golden = false;     // reads are checked against golden memory; for programs with locks or barriers
+  // Each processor is a mapping domain, with a translation table and a delayed update queue of its own. Otherwise a node is one.
+  bool has_tables = false;
+  unsigned ahead = 0;   // so many pages are read ahead of each read fault
+  bool golden = false;  // reads are checked against golden memory; for programs with locks or barriers
   Mutant mutant = Mutant::kNone;
 
   // prepare() derives these: the final value of each word of each page (unless golden).

@@ -199,10 +199,41 @@ std::vector<Scenario> one_sided_scenarios() {
   return out;
 }
 
+std::vector<Scenario> table_scenarios() {
+  std::vector<Scenario> out;
+  // What is explored of nodes with one table, as far as a node of it has several processors, and it takes seconds.
+  for (Scenario scenario : small_scenarios()) {
+    if (takes_long_one_sided(scenario.name) && scenario.name != "two releases of one node, two pages") continue;
+    if (scenario.name == "message passing" || scenario.name == "two pages, two nodes, crosswise") continue;
+    scenario.name += ", tables";
+    scenario.has_tables = true;
+    out.push_back(std::move(scenario));
+  }
+  // Three processors of a node have mapped a page that is taken away: two to write it, one to read it.
+  Scenario three = machine("three mappings", {{1, {write(0, 0, 1), release(), signal(0)}},
+                                              {1, {write(0, 1, 2), release()}},
+                                              {1, {read(0, 0)}},
+                                              {2, {read(0, 0), wait({0}), read(0, 0)}}});
+  three.has_tables = true;
+  out.push_back(std::move(three));
+  // A processor's release leaves what its neighbour has written, until that one releases.
+  Scenario two = machine("a queue for each processor",
+                         {{1, {write(0, 0, 1), write(1, 0, 3), release(), signal(0)}},
+                          {1, {write(0, 1, 2), wait({0}), write(1, 1, 4), release(), signal(1)}},
+                          {2, {read(0, 0), wait({0}), read(0, 0), read(1, 0), wait({1}), read(0, 1), read(1, 1)}}});
+  two.has_tables = true;
+  out.push_back(std::move(two));
+  return out;
+}
+
 std::vector<Scenario> large_scenarios() {
   std::vector<Scenario> out;
   for (Scenario scenario : small_scenarios()) {
     if (!takes_long_one_sided(scenario.name)) continue;
+    Scenario with_tables = scenario;
+    with_tables.name += ", tables";
+    with_tables.has_tables = true;
+    if (scenario.name != "two releases of one node, two pages") out.push_back(std::move(with_tables));
     scenario.name += ", one-sided";
     scenario.one_sided = true;
     out.push_back(std::move(scenario));
@@ -258,7 +289,7 @@ std::vector<Scenario> large_scenarios() {
 }
 
 Scenario scenario_named(const std::string& name) {
-  for (const auto& list : {small_scenarios(), one_sided_scenarios(), large_scenarios()})
+  for (const auto& list : {small_scenarios(), one_sided_scenarios(), table_scenarios(), large_scenarios()})
     for (const Scenario& scenario : list)
       if (scenario.name == name) return scenario;
   throw std::invalid_argument("no scenario is called " + name);
@@ -286,6 +317,9 @@ const std::vector<Refutation>& refutations() {
       {Mutant::kMarkBeforePages, "two releases of one node"},
       {Mutant::kForgetsToFinish, "two releases of one node"},
       {Mutant::kSlotOfLastRelease, "two releases of one node"},
+      {Mutant::kJoinsOthers, "two releases of one node, tables"},
+      {Mutant::kFinishesFirst, "two releases of one node, tables"},
+      {Mutant::kShootsOneDown, "three mappings"},
       {Mutant::kActionsWithoutLock, "two faults at once"},
       {Mutant::kWritesUnderReadRight, "the home writes"},
       {Mutant::kUpgradeBehindRelease, "an upgrade behind a release"},

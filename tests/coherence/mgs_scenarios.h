@@ -12,6 +12,8 @@ std::vector<Scenario> small_scenarios();
 
 // The same with nodes that read pages by themselves, and machines that are about that.
 std::vector<Scenario> one_sided_scenarios();
+// Scenarios of nodes whose processors have tables and queues of their own (Scenario::has_tables).
+std::vector<Scenario> table_scenarios();
 
 // These are larger, for a run that may take minutes.
 std::vector<Scenario> large_scenarios();

@@ -38,7 +38,8 @@ namespace multigrain::mgs::explored {
 
 inline constexpr uint64_t kPage = 4096;
 inline constexpr uint64_t kStride = uint64_t{1} << 30;  // between the regions of two nodes
-inline constexpr size_t kEntries = 32;                  // entries of the delayed update queue that are kept
+inline constexpr size_t kEntries = 32;                  // entries of a delayed update queue that are kept
+inline constexpr unsigned kDomains = 4;                 // of a node, at most
 inline constexpr size_t kDiffs = 6;                     // buffers of diffs that are kept, and their bytes
 inline constexpr size_t kDiffBytes = 96;
 inline constexpr size_t kFrameBytes = kMaxWords * sizeof(uint64_t);
@@ -64,18 +65,22 @@ struct DriverState {
     return word != 0;
   }
   [[nodiscard]] Record& record(unsigned page) const { return driver.records_[page]; }
-  [[nodiscard]] SpinLock& queue_lock() const { return driver.queue_.lock_; }
-  [[nodiscard]] SpinLock& epochs_lock() const { return driver.releases_.lock_; }
+  // Of each domain: its delayed update queue, and its release epochs.
+  [[nodiscard]] DelayedUpdateQueue& queue(unsigned domain) const { return driver.domains_[domain].queue; }
+  [[nodiscard]] ReleaseEpochs& releases(unsigned domain) const { return driver.domains_[domain].releases; }
+  [[nodiscard]] SpinLock& queue_lock(unsigned domain) const { return queue(domain).lock_; }
+  [[nodiscard]] SpinLock& epochs_lock(unsigned domain) const { return releases(domain).lock_; }
   // Threads without the lock see the queue's length here.
-  [[nodiscard]] const std::atomic<uint64_t>& queue_size() const { return driver.queue_.size_; }
-  [[nodiscard]] const void* epochs() const { return &driver.releases_; }
-  [[nodiscard]] uint64_t head() const { return driver.queue_.head_; }
-  [[nodiscard]] uint64_t tail() const { return driver.queue_.tail_; }
-  [[nodiscard]] unsigned queued(uint64_t entry) const {
-    return static_cast<unsigned>(driver.queue_.ring_[entry - driver.queue_.base_].value);
+  [[nodiscard]] const std::atomic<uint64_t>& queue_size(unsigned domain) const { return queue(domain).size_; }
+  [[nodiscard]] const void* epochs(unsigned domain) const { return &releases(domain); }
+  [[nodiscard]] uint64_t head(unsigned domain) const { return queue(domain).head_; }
+  [[nodiscard]] uint64_t tail(unsigned domain) const { return queue(domain).tail_; }
+  [[nodiscard]] unsigned queued(unsigned domain, uint64_t entry) const {
+    return static_cast<unsigned>(queue(domain).ring_[entry - queue(domain).base_].value);
   }
-  [[nodiscard]] uint64_t epoch() const { return driver.releases_.epoch_; }
-  [[nodiscard]] uint32_t pending(uint64_t epoch) const { return driver.releases_.pending_[epoch & 1]; }
+  [[nodiscard]] uint64_t epoch(unsigned domain) const { return releases(domain).epoch_; }
+  [[nodiscard]] uint32_t pending(unsigned domain, uint64_t epoch) const { return releases(domain).pending_[epoch & 1]; }
+  [[nodiscard]] uint32_t pending(unsigned domain) const { return pending(domain, 0) + pending(domain, 1); }
   // Calls visit(bytes) for each diff that waits for the sole writer's page.
   template <typename Visit>
   static void each_kept(const Record& of, Visit&& visit) {
@@ -83,12 +88,13 @@ struct DriverState {
       visit(std::span<const std::byte>(kept->bytes(), kept->length));
   }
   void set_options(const Driver::Options& options) const { const_cast<Driver::Options&>(driver.options_) = options; }
-  // Appends the parts of a driver's memory that belong to its state when programs use `pages` pages.
-  void add_memory(unsigned pages, std::vector<std::span<std::byte>>& out) const {
+  // Appends the parts of a driver's memory that belong to its state when programs use `pages` pages, and nodes have `domains`.
+  void add_memory(unsigned pages, unsigned domains, std::vector<std::span<std::byte>>& out) const {
     const auto add = [&](void* at, size_t size) { out.emplace_back(static_cast<std::byte*>(at), size); };
     add(&driver, sizeof driver);
     add(&driver.records_[uint64_t{0}], pages * sizeof(Record));
-    add(&driver.queue_.ring_[0], kEntries * sizeof(PageId));
+    add(&driver.domains_[0], domains * sizeof driver.domains_[0]);
+    for (unsigned domain = 0; domain < domains; ++domain) add(&queue(domain).ring_[0], kEntries * sizeof(PageId));
     const auto add_pool = [&](PagePool& pool, size_t count, size_t size) {
       std::byte* const first = pool.acquire();
       pool.release(first);
@@ -118,7 +124,7 @@ struct Packet {
 struct Seen {
   enum class Kind : uint8_t { kValue, kEntry, kEpoch, kWakeUps };
   Kind kind = Kind::kValue;
-  uint8_t page = 0;  // for kWakeUps
+  uint8_t page = 0;  // for kWakeUps; for kEntry and kEpoch the domain
   uint64_t value = 0;
 };
 
@@ -137,7 +143,8 @@ struct Position {
   };
   At at = At::kReady;
   uint16_t locked = 0;           // the pages whose locks it has, a bit each
-  bool has_queue = false;        // and the lock of the queue
+  bool has_queue = false;        // and the lock of a queue,
+  uint8_t queue = 0;             // which is this domain's
   bool accesses_queue = false;   // its next access is one of the queue that others may see,
   bool accessed_before = false;  // and it accessed something else before it took that lock
   bool has_accessed = false;     // since it went on, it has accessed what others can see
@@ -158,6 +165,7 @@ struct Thread : exploring_driver::Fibre {
   bool is_processor = false;
   unsigned node = 0;
   unsigned number = 0;  // number of the processor
+  unsigned domain = 0;  // of a processor, on its node
   Position position;
   std::vector<Seen> seen;
   Packet packet;  // being handled
@@ -206,6 +214,18 @@ class SteppedRights final : public exploring_driver::PageRights {
   const unsigned node_;
 };
 
+// The tables of a node's domains, which are rights of their own.
+class SteppedMappings final : public Mappings {
+ public:
+  explicit SteppedMappings(unsigned node) : node_(node) {}
+  DomainId domain() override;
+  void map(DomainId domain, PageId page, bool writable) override;
+  void unmap(DomainSet domains, PageId page) override;
+
+ private:
+  const unsigned node_;
+};
+
 // These are the homes of the scenario that is being explored.
 class Homes final : public HomeDirectory {
  public:
@@ -217,6 +237,7 @@ class Homes final : public HomeDirectory {
 struct Node {
   std::optional<Region> region;
   std::optional<SteppedRights> rights;
+  std::optional<SteppedMappings> mappings;
   std::unique_ptr<SteppedFabric> fabric;
   std::unique_ptr<Driver> driver;
   // `fresh` has the contents of the driver's memory as the driver was made, and `memory` says where they were.
@@ -243,7 +264,12 @@ class Running : exploring::Narrator {
   uint64_t swap_word(unsigned node, uint64_t page, uint64_t value);
   uint64_t add_to_word(unsigned node, uint64_t page, uint64_t addend);
   void get_pages(unsigned node, uint64_t first, std::span<std::byte> bytes);
-  void change_right(unsigned node, unsigned page, Right right);
+  void change_right(unsigned node, unsigned domain, unsigned page, Right right);
+  // Lets the domain do more.
+  void add_right(unsigned node, unsigned domain, unsigned page, Right right) {
+    change_right(node, domain, page, std::max(this->right(node, domain, page), right));
+  }
+  [[nodiscard]] unsigned domain_of_running() const { return running_->domain; }
   void before_access(const void* address);
   void before_lock(const void* lock);
   void sleep(const uint32_t* word, uint32_t expected);
@@ -264,8 +290,21 @@ class Running : exploring::Narrator {
   [[nodiscard]] uint64_t* frame(unsigned node, unsigned page) const {
     return reinterpret_cast<uint64_t*>(nodes_[node].region->alias(PageId(page)));
   }
-  [[nodiscard]] Right& right(unsigned node, unsigned page) { return rights_[node * pages() + page]; }
-  [[nodiscard]] Right right(unsigned node, unsigned page) const { return rights_[node * pages() + page]; }
+  // How many mapping domains each node has.
+  [[nodiscard]] unsigned domains() const { return scenario_->has_tables ? kDomains : 1; }
+  [[nodiscard]] size_t at(unsigned node, unsigned domain, unsigned page) const {
+    return (node * domains() + domain) * pages() + page;
+  }
+  [[nodiscard]] Right& right(unsigned node, unsigned domain, unsigned page) { return rights_[at(node, domain, page)]; }
+  [[nodiscard]] Right right(unsigned node, unsigned domain, unsigned page) const {
+    return rights_[at(node, domain, page)];
+  }
+  // The greatest right of any processor of the node.
+  [[nodiscard]] Right right(unsigned node, unsigned page) const {
+    Right greatest = Right::kNone;
+    for (unsigned domain = 0; domain < domains(); ++domain) greatest = std::max(greatest, right(node, domain, page));
+    return greatest;
+  }
   [[nodiscard]] Thread& handler(unsigned from, unsigned to) const {
     return *threads_[processors() + from * nodes() + to];
   }
@@ -309,6 +348,7 @@ class Running : exploring::Narrator {
   // Returns the nodes that the page's word names, if it is open.
   [[nodiscard]] NodeSet readers_of(unsigned page) const;
   void check_client(unsigned page, unsigned node, uint16_t coming, uint16_t going);
+  void check_rights(unsigned page, unsigned node);
   void serialise_page(unsigned node, unsigned page, std::vector<uint8_t>& out) const;
   void serialise_thread(const Thread& thread, std::vector<uint8_t>& out) const;
 
@@ -324,7 +364,7 @@ class Running : exploring::Narrator {
   bool has_ended_the_run_ = false;
   uint32_t touched_ = 0;  // pages that this event may have changed
 
-  std::vector<Right> rights_;    // [node][page]
+  std::vector<Right> rights_;    // [node][domain][page]
   std::vector<uint64_t> words_;  // of the pages, at their homes
   std::vector<Packet> flight_;   // by sender and receiver; in order of sending for each pair
   std::vector<Value> golden_;    // [page][word]

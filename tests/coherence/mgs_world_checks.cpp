@@ -137,12 +137,15 @@ void Running::check_client(unsigned page, unsigned n, uint16_t to_client, uint16
                             going({MessageKind::kAck1w}));
   expect(answers == (s.answers.contains(id) ? 1 : 0), "an answer that will not come, or that nobody awaits");
 
-  bool is_queued = here.pending(0) + here.pending(1) != 0;  // a release may have just taken it
-  for (uint64_t i = here.head(); i < here.tail(); ++i) is_queued = is_queued || here.queued(i) == page;
-  is_queued = is_queued || DriverState::is_locked(here.queue_lock());
-  expect(c.queued.empty() || is_queued, "a queued page that is not in the queue");
-  expect(!c.release_pending || here.pending(0) + here.pending(1) != 0, "a release that no epoch counts");
+  for (uint16_t d = 0; d < domains(); ++d) {
+    bool is_queued = here.pending(d) != 0;  // a release may have just taken it
+    for (uint64_t i = here.head(d); i < here.tail(d); ++i) is_queued = is_queued || here.queued(d, i) == page;
+    is_queued = is_queued || DriverState::is_locked(here.queue_lock(d));
+    expect(!c.queued.contains(DomainId(d)) || is_queued, "a queued page that is not in the queue");
+    expect(!c.releasing.contains(DomainId(d)) || here.pending(d) != 0, "a release that no epoch counts");
+  }
   if (!is_strict()) return;
+  if (scenario_->has_tables) return check_rights(page, n);
   const Right has = right(n, page);
   // A home that loses its page to readers keeps the right to read.
   const bool stays = n == home && c.phase == Phase::kBusyRead && has == Right::kRead;
@@ -155,6 +158,24 @@ void Running::check_client(unsigned page, unsigned n, uint16_t to_client, uint16
          "a right to write a page that is not queued");
 }
 
+// Where each processor has a table.
+void Running::check_rights(unsigned page, unsigned n) {
+  const Client& c = page_at(n, page).client;
+  for (uint16_t d = 0; d < domains(); ++d) {
+    const auto expect = [&](bool condition, const char* what) {
+      if (!condition) wrong(fmt::format("page {} at node {}, processor {}: {}", page, n, d, what));
+    };
+    const Right has = right(n, d, page);
+    const DomainId domain(d);
+    expect(c.mapped.contains(domain) == (has != Right::kNone), "the directory and the table differ");
+    expect(has == Right::kNone || c.state != PageState::kInv, "a right to a page that is not there");
+    expect(has != Right::kWrite || c.state == PageState::kWrite, "a right to write a read copy");
+    // Otherwise the processor's next release would not know of its writes.
+    expect(has != Right::kWrite || c.single_writer || c.queued.contains(domain) || c.releasing.contains(domain),
+           "a right to write a page that is not queued");
+  }
+}
+
 std::string Running::check_end() const {
   std::string stuck;
   for (size_t p = 0; p < processors(); ++p)
@@ -162,8 +183,10 @@ std::string Running::check_end() const {
   if (!stuck.empty()) return "deadlock: nothing can happen, and these processors have not ended:" + stuck;
   if (!flight_.empty()) return "a message was never delivered";
   for (unsigned n = 0; n < nodes(); ++n) {
-    if (state(n).head() != state(n).tail()) return "a delayed update queue is not empty after the last release";
-    if (state(n).pending(0) + state(n).pending(1) != 0) return "a release epoch never ended";
+    for (unsigned d = 0; d < domains(); ++d) {
+      if (state(n).head(d) != state(n).tail(d)) return "a delayed update queue is not empty after the last release";
+      if (state(n).pending(d) != 0) return "a release epoch never ended";
+    }
   }
   for (unsigned page = 0; page < pages(); ++page) {
     const unsigned home = scenario_->homes[page];
@@ -231,8 +254,9 @@ std::string Running::describe() const {
     }
   }
   for (unsigned n = 0; n < nodes(); ++n)
-    out += fmt::format("node {}: {} queued, {} being released\n", n, state(n).tail() - state(n).head(),
-                       state(n).pending(0) + state(n).pending(1));
+    for (unsigned d = 0; d < domains(); ++d)
+      out += fmt::format("node {}, domain {}: {} queued, {} being released\n", n, d,
+                         state(n).tail(d) - state(n).head(d), state(n).pending(d));
   for (const Packet& m : flight_)
     out += fmt::format("in flight: {} of page {} from node {} to node {}\n", mgs::name(m.kind), m.page, m.from, m.to);
   static constexpr std::array<const char*, 9> kAts = {

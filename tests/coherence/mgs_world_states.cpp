@@ -35,9 +35,16 @@ void Running::serialise_page(unsigned node, unsigned page, std::vector<uint8_t>&
   const Client& c = record.page.client;
   byte(static_cast<unsigned>(c.state) | static_cast<unsigned>(c.phase) << 2 | (c.single_writer ? 1u : 0u) << 5 |
        (c.release_pending ? 1u : 0u) << 6 | (record.twin != nullptr ? 1u : 0u) << 7);
-  byte(c.mapped.bits() | c.queued.bits() << 1 | c.releasing.bits() << 2 | (record.readable ? 1u : 0u) << 3 |
-       (c.release_pending ? (record.release_slot ^ state(node).epoch()) & 1 : 0) << 4 |
-       uint64_t{static_cast<uint8_t>(right(node, page))} << 5 | (c.fetch_is_void ? 1u : 0u) << 7);
+  byte((record.readable ? 1u : 0u) | (c.fetch_is_void ? 1u : 0u) << 1);
+  if (scenario_->has_tables && (c.phase == Phase::kBusyRead || c.phase == Phase::kBusyWrite)) byte(c.requester.value);
+  for (uint16_t d = 0; d < domains(); ++d) {
+    const DomainId domain(d);
+    const bool releases = c.releasing.contains(domain);
+    const uint64_t slot = record.in_slot_1.contains(domain) ? 1 : 0;
+    byte((c.mapped.contains(domain) ? 1u : 0u) | (c.queued.contains(domain) ? 1u : 0u) << 1 |
+         (releases ? 1u : 0u) << 2 | (releases ? (slot ^ state(node).epoch(d)) & 1 : 0) << 3 |
+         uint64_t{static_cast<uint8_t>(right(node, d, page))} << 4);
+  }
   words(frame(node, page));
   if (record.twin != nullptr) words(reinterpret_cast<const uint64_t*>(record.twin));
   if (scenario_->homes[page] != node) return;
@@ -58,7 +65,8 @@ void Running::serialise_thread(const Thread& thread, std::vector<uint8_t>& out) 
   if (!position.is_inside()) return;
   const DriverState here = state(thread.node);
   put(out, position.locked);
-  out.push_back(static_cast<uint8_t>((position.has_queue ? 1u : 0u) | (position.has_marked ? 2u : 0u)));
+  out.push_back(
+      static_cast<uint8_t>((position.has_queue ? 1u + 4u * position.queue : 0u) | (position.has_marked ? 2u : 0u)));
   if (!thread.is_processor) {
     out.push_back(thread.packet.page);
     out.push_back(static_cast<uint8_t>(thread.packet.kind));
@@ -71,10 +79,10 @@ void Running::serialise_thread(const Thread& thread, std::vector<uint8_t>& out) 
         put(out, seen.value);
         break;
       case Seen::Kind::kEntry:
-        out.push_back(static_cast<uint8_t>(seen.value > here.head() ? seen.value - here.head() : 0));
+        out.push_back(static_cast<uint8_t>(seen.value > here.head(seen.page) ? seen.value - here.head(seen.page) : 0));
         break;
       case Seen::Kind::kEpoch:
-        out.push_back(static_cast<uint8_t>(std::min<uint64_t>(here.epoch() - seen.value, 2)));
+        out.push_back(static_cast<uint8_t>(std::min<uint64_t>(here.epoch(seen.page) - seen.value, 2)));
         break;
       case Seen::Kind::kWakeUps:
         out.push_back(here.record(seen.page).changed.prepare() != seen.value ? 1 : 0);
@@ -87,11 +95,13 @@ void Running::serialise(std::vector<uint8_t>& out) const {
   for (unsigned n = 0; n < nodes(); ++n) {
     const DriverState here = state(n);
     for (unsigned page = 0; page < pages(); ++page) serialise_page(n, page, out);
-    out.push_back(static_cast<uint8_t>(here.tail() - here.head()));
-    out.push_back(static_cast<uint8_t>(here.queue_size().load()));
-    for (uint64_t i = here.head(); i < here.tail(); ++i) out.push_back(static_cast<uint8_t>(here.queued(i)));
-    out.push_back(static_cast<uint8_t>(here.pending(here.epoch())));
-    out.push_back(static_cast<uint8_t>(here.pending(here.epoch() + 1)));
+    for (unsigned d = 0; d < domains(); ++d) {
+      out.push_back(static_cast<uint8_t>(here.tail(d) - here.head(d)));
+      out.push_back(static_cast<uint8_t>(here.queue_size(d).load()));
+      for (uint64_t i = here.head(d); i < here.tail(d); ++i) out.push_back(static_cast<uint8_t>(here.queued(d, i)));
+      out.push_back(static_cast<uint8_t>(here.pending(d, here.epoch(d))));
+      out.push_back(static_cast<uint8_t>(here.pending(d, here.epoch(d) + 1)));
+    }
   }
   for (const Packet& packet : flight_) {
     out.push_back(static_cast<uint8_t>(packet.from << 4 | packet.to));

@@ -32,6 +32,7 @@ Driver::Driver(const NodeServices& services, const Options& options, PagePool tw
     : PageDriver(services, std::move(twins)),
       options_(options),
       words_(services.fabric, true, SegmentId::kPages),
+      domains_(std::make_unique<Domain[]>(options.domains)),
       diffs_(std::move(diffs)) {}
 
 Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, const Options& options) {
@@ -50,7 +51,9 @@ Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, con
   driver->records_ = std::move(*records);
   // Stale entries can exceed the number of pages only if a program never releases; twice the number is beyond any
   // program.
-  if (Status made = driver->queue_.create(2 * services.region.page_count()); !made) return tl::unexpected(made.error());
+  for (unsigned domain = 0; domain < options.domains; ++domain)
+    if (Status made = driver->domains_[domain].queue.create(2 * services.region.page_count()); !made)
+      return tl::unexpected(made.error());
   for (unsigned kind = 0; kind < static_cast<unsigned>(MessageKind::kKindCount); ++kind)
     services.fabric.set_handler(type_of(static_cast<MessageKind>(kind)), &Driver::handle, driver.get());
   return driver;
@@ -74,6 +77,7 @@ bool Driver::on_fault(PageId page, bool is_write) {
   const CategoryScope protocol(profile, Category::kProtocol);
   Record& record = records_[page.value];
   if (!home_of(page, record, true)) return false;
+  const DomainId domain = own_domain();
 
   MULTIGRAIN_STEP(&record.changed);
   const uint32_t seen = record.changed.prepare();
@@ -89,8 +93,7 @@ bool Driver::on_fault(PageId page, bool is_write) {
     const PageState state = record.page.client.state;
     const Phase phase = record.page.client.phase;
     virtual_time::spend(&MachineCosts::transition);
-    outcome =
-        mgs::on_fault(record.page, context(record), kNodeDomain, is_write ? Access::kWrite : Access::kRead, actions);
+    outcome = mgs::on_fault(record.page, context(record), domain, is_write ? Access::kWrite : Access::kRead, actions);
     asks = phase == Phase::kIdle && state == PageState::kInv;
     if (reads_by_itself(actions))
       fetch.add(page, record.home());
@@ -138,7 +141,8 @@ bool Driver::nobody_has(const Page& page) {
 // writer more is a twin, a diff and a longer round.
 void Driver::prefetch(PageId at, const StridePrefetcher::Prediction& ahead, bool is_write, Fetch& fetch) {
   const PageId from(static_cast<uint64_t>(ahead.from));
-  if (is_write && ahead.stride == 1) {
+  const DomainId domain = own_domain();
+  if (is_write && ahead.stride == 1 && options_.mappings == nullptr) {
     // This node becomes the single writer of these pages, except of those that other nodes keep coming for.
     open_ahead(
         records_, at, PageId(from.value + 1), ahead.count,
@@ -177,7 +181,7 @@ void Driver::prefetch(PageId at, const StridePrefetcher::Prediction& ahead, bool
     if (is_write ? nobody_has(record.page)
                  : record.page.client.phase == Phase::kIdle && record.page.client.state == PageState::kInv) {
       virtual_time::spend(&MachineCosts::transition);
-      mgs::on_fault(record.page, context(record), kNodeDomain, is_write ? Access::kWrite : Access::kRead, actions);
+      mgs::on_fault(record.page, context(record), domain, is_write ? Access::kWrite : Access::kRead, actions);
       if (reads_by_itself(actions)) fetch.add(page, home);
       perform(page, record, actions, nullptr);
       ++asked;
@@ -190,21 +194,38 @@ void Driver::prefetch(PageId at, const StridePrefetcher::Prediction& ahead, bool
 // --- Releases
 
 // The queue is looked at first, because a page leaves the queue only after it counts in a release epoch.
+bool Driver::is_clean(DomainId domain) const {
+  const Domain& of = domains_[domain.value];
+  if (!of.queue.empty()) return false;
+  MULTIGRAIN_STEP(&of.releases);
+  return of.releases.pending() == 0;
+}
+
 bool Driver::is_clean() const {
-  if (!queue_.empty()) return false;
-  MULTIGRAIN_STEP(&releases_);
-  return releases_.pending() == 0;
+  return is_clean(own_domain());
 }
 
 void Driver::release() {
+  release(own_domain());
+}
+
+// Each processor has released for itself before it arrived. What is left is of threads that are no processors.
+void Driver::release_at_barrier() {
+  for (uint16_t domain = 0; domain < options_.domains; ++domain)
+    if (!is_clean(DomainId(domain))) release(DomainId(domain));
+}
+
+void Driver::release(DomainId domain) {
   ProcessorProfile& profile = this_profile();
   const CategoryScope protocol(profile, Category::kProtocol);
   PollingScope polling(services_.fabric);
-  const uint64_t limit = queue_.pushed();
+  DelayedUpdateQueue& queue = domains_[domain.value].queue;
+  ReleaseEpochs& releases = domains_[domain.value].releases;
+  const uint64_t limit = queue.pushed();
   std::array<PageId, 64> batch;
   uint64_t released = 0;
   uint8_t slot = 0;
-  while (const size_t n = queue_.pop(limit, batch, releases_, slot)) {
+  while (const size_t n = queue.pop(limit, batch, releases, slot)) {
     for (size_t first = 0; first < n; first += kReleasesInBatch) {
       const MessageBatch messages(services_.fabric);
       for (size_t i = first; i < std::min(n, first + kReleasesInBatch); ++i) {
@@ -213,24 +234,27 @@ void Driver::release() {
         Actions actions;
         MULTIGRAIN_LOCK_STEP(record.lock);
         const LockGuard hold(record.lock);
-        // A page has at most one REL out, so one slot in each record is enough. A release that joins an earlier one
-        // waits for the release epoch of that one.
+        // A page has at most one REL out, so one slot for each domain is enough. A release that joins an earlier one of its
+        // domain waits for the release epoch of that one.
         close(page, record);
-        const bool joins = record.page.client.release_pending;
-        if (!joins) record.release_slot = slot;
+        const bool joins = record.page.client.releasing.contains(domain);
+        if (!joins) {
+          record.in_slot_1.erase(domain);
+          if (slot != 0) record.in_slot_1.insert(domain);
+        }
         virtual_time::spend(&MachineCosts::transition);
-        const bool must_wait = mgs::on_release(record.page, context(record), kNodeDomain, actions);
+        const bool must_wait = mgs::on_release(record.page, context(record), domain, actions);
         perform(page, record, actions, nullptr);
         open(page, record);
-        if (joins || !must_wait) releases_.finish(slot);
+        if (joins || !must_wait) releases.finish(slot);
         released += must_wait ? 1 : 0;
       }
     }
     // This thread must handle the node's messages meanwhile, because a long queue takes milliseconds.
     services_.fabric.poll();
-    if (releases_.pending() > ReleaseEpochs::kMaxPending) {
-      wait_until(polling, services_.wait, releases_.changed(),
-                 [this] { return releases_.pending() <= ReleaseEpochs::kMaxPending / 2; });
+    if (releases.pending() > ReleaseEpochs::kMaxPending) {
+      wait_until(polling, services_.wait, releases.changed(),
+                 [&releases] { return releases.pending() <= ReleaseEpochs::kMaxPending / 2; });
     }
   }
   if (released != 0) {
@@ -238,10 +262,10 @@ void Driver::release() {
     profile.count(Counter::kPagesReleased, released);
   }
   // If no release of any thread is under way, there is nothing to wait for.
-  MULTIGRAIN_STEP(&releases_);
-  if (released == 0 && releases_.pending() == 0) return;
-  const uint64_t mark = releases_.mark();
-  wait_until(polling, services_.wait, releases_.changed(), [this, mark] { return releases_.is_done(mark); });
+  MULTIGRAIN_STEP(&releases);
+  if (released == 0 && releases.pending() == 0) return;
+  const uint64_t mark = releases.mark();
+  wait_until(polling, services_.wait, releases.changed(), [&releases, mark] { return releases.is_done(mark); });
 }
 
 // --- Messages
@@ -274,23 +298,38 @@ void Driver::on_message(const Message& message) {
 
 // --- Actions
 
+namespace {
+
+// Returns the domains whose mappings the actions take.
+DomainSet to_unmap(const Actions& actions) {
+  DomainSet domains;
+  for (const Action& action : actions)
+    if (action.verb == Verb::kUnmap) domains.insert(action.domain);
+  return domains;
+}
+
+}  // namespace
+
 void Driver::perform(PageId page, Record& record, Actions& actions, const Message* message) {
   bool left_readable = false;
   while (true) {
-    bool unmapped = false;
+    DomainSet unmapped;
     for (const Action& action : actions) {
       if (action.verb == Verb::kUnmap) {
-        left_readable = unmap(page, record);
-        unmapped = true;
+        if (unmapped.empty()) {
+          unmapped = to_unmap(actions);
+          left_readable = unmap(page, record, unmapped);
+        }
       } else if (action.verb != Verb::kMapRead || !left_readable) {
         perform_one(page, record, action, message);
       }
     }
-    if (!unmapped) return;
-    // The revocation has taken effect on every processor when the system call returns. So that is the PINV_ACK.
+    if (unmapped.empty()) return;
+    // The mappings cannot be used any more when unmap() returns. So that is the PINV_ACK.
     actions.clear();
     virtual_time::spend(&MachineCosts::transition);
-    on_unmapped(record.page, context(record), kNodeDomain, actions);
+    const PageContext of = context(record);
+    unmapped.for_each([&](DomainId domain) { on_unmapped(record.page, of, domain, actions); });
   }
 }
 
@@ -325,16 +364,17 @@ void Driver::perform_one(PageId page, Record& record, const Action& action, cons
       return;
     case Verb::kMapRead:
     case Verb::kMapWrite:
-      map(page, record);
+      map(page, record, action);
       return;
     case Verb::kQueue:
-      queue_.push(page);
+      domains_[action.domain.value].queue.push(page);
       return;
     case Verb::kWake:
       record.changed.notify();
       return;
     case Verb::kReleased:
-      releases_.finish(record.release_slot);
+      action.domains.for_each(
+          [&](DomainId domain) { domains_[domain.value].releases.finish(record.in_slot_1.contains(domain) ? 1 : 0); });
       return;
     case Verb::kFetch:
       return;  // by whoever has called, without the lock
@@ -408,7 +448,13 @@ void Driver::merge(PageId page, std::span<const std::byte> diff, NodeId from) {
 
 // With one domain, what a transition grants is always what the node's privilege allows. A fault on a page that is
 // mapped already comes here as well: the kernel may have dropped the page-table entry.
-void Driver::map(PageId page, Record& record) {
+void Driver::map(PageId page, Record& record, const Action& action) {
+  if (options_.mappings != nullptr) {
+    const bool writable = action.verb == Verb::kMapWrite;
+    options_.mappings->map(action.domain, page, writable);
+    this_profile().count_rights(writable ? RightsChange::kGrantWrite : RightsChange::kGrantRead, 1);
+    return;
+  }
   const bool writable = record.page.client.state == PageState::kWrite;
   if (!writable)
     grant_read(page, 1);
@@ -419,7 +465,13 @@ void Driver::map(PageId page, Record& record) {
   record.readable = !writable;
 }
 
-bool Driver::unmap(PageId page, Record& record) {
+bool Driver::unmap(PageId page, Record& record, DomainSet domains) {
+  if (options_.mappings != nullptr) {
+    virtual_time::spend_shoot_down(domains.size());
+    options_.mappings->unmap(domains, page);
+    this_profile().count_rights(RightsChange::kRevoke, domains.size());
+    return false;
+  }
   record.readable = will_keep_read_right(record.page, context(record));
   if (record.readable)
     revoke_write(page, 1);

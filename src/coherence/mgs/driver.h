@@ -4,17 +4,21 @@
 // A page's lock is held for one transition and its actions, and never while waiting for a message. The driver keeps
 // this invariant: whenever a page's lock is free, the node's access rights in the view are those that the page's Client
 // says (mapped, and writable if the state is kWrite), or fewer; but a home that will_keep_read_right() keeps the right
-// to read. And whenever the lock is free at the page's home, the page's word is open if nodes read by themselves and
+// to read. Where each processor has a translation table (mappings.h), this holds of the table of each domain, which has
+// rights only if it is mapped, and the right to write only if its queue, or the release that has taken the page off that,
+// accounts for what it writes, or the page has a single writer. And whenever the lock is free at the page's home, the page's word is open if nodes read by themselves and
 // may_be_read() says so.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "base/spin_lock.h"
 #include "coherence/mgs/delayed_update_queue.h"
 #include "coherence/mgs/fetch.h"
+#include "coherence/mgs/mappings.h"
 #include "coherence/mgs/release_epochs.h"
 #include "coherence/mgs/transitions.h"
 #include "coherence/page_driver.h"
@@ -48,13 +52,22 @@ class Driver final : public PageDriver {
     // If true, nodes read pages by themselves. It is the same on every node.
     bool reads_one_sided = false;
     Ahead ahead = Ahead::kPredicted;
+    // The tables of the node's mapping domains, which outlive the driver. nullptr: all processors of the node are one domain,
+    // and faults of the MMU find their accesses.
+    Mappings* mappings = nullptr;
+    // How many domains there are; 1 without `mappings`.
+    unsigned domains = 1;
   };
   // Registers the message handlers. Errors: tables that cannot be reserved.
   static Result<std::unique_ptr<Driver>> create(const NodeServices& services, const Options& options);
 
   bool on_fault(PageId page, bool is_write) override;
+  // Releases what the calling thread's domain has written.
   void release() override;
   [[nodiscard]] bool is_clean() const override;
+  [[nodiscard]] bool releases_own_writes() const override { return options_.mappings != nullptr; }
+  // Releases what is left of all domains.
+  void release_at_barrier() override;
 
   // Returns what this node knows of a page, for tests and diagnosis.
   [[nodiscard]] Page inspect(PageId page);
@@ -71,15 +84,28 @@ class Driver final : public PageDriver {
   };
 
   struct alignas(64) Record : TwinnedRecord {
-    uint8_t release_slot MG_GUARDED_BY(lock) = 0;  // the slot for the REL that is out
-    bool readable MG_GUARDED_BY(lock) = false;     // the view allows reading, and not writing
-    bool is_open MG_GUARDED_BY(lock) = false;      // at the home: the page's word is open
-    EventCount changed;                            // notified by kWake
+    // The domains, of those that wait for the RACK of the REL that is out, whose releases have slot 1; the others have slot 0.
+    DomainSet in_slot_1 MG_GUARDED_BY(lock);
+    bool readable MG_GUARDED_BY(lock) = false;  // the view allows reading, and not writing
+    bool is_open MG_GUARDED_BY(lock) = false;   // at the home: the page's word is open
+    EventCount changed;                         // notified by kWake
     Page page MG_GUARDED_BY(lock);
     KeptDiff* kept MG_GUARDED_BY(lock) = nullptr;
   };
 
+  // What a domain has written, and is releasing.
+  struct Domain {
+    DelayedUpdateQueue queue;
+    ReleaseEpochs releases;
+  };
+
   Driver(const NodeServices& services, const Options& options, PagePool twins, PagePool diffs);
+  // Returns the domain of the calling thread.
+  [[nodiscard]] DomainId own_domain() const {
+    return options_.mappings != nullptr ? options_.mappings->domain() : kNodeDomain;
+  }
+  [[nodiscard]] bool is_clean(DomainId domain) const;
+  void release(DomainId domain);
   [[nodiscard]] PageContext context(const Record& record) const {
     return {PageDriver::context(record), options_.reads_one_sided};
   }
@@ -115,18 +141,18 @@ class Driver final : public PageDriver {
   void merge(PageId page, std::span<const std::byte> diff, NodeId from);
   void keep_diff(PageId page, Record& record, const Message& message) MG_REQUIRES(record.lock);
   void merge_kept(PageId page, Record& record) MG_REQUIRES(record.lock);
-  void map(PageId page, Record& record) MG_REQUIRES(record.lock);
-  // Returns whether the page was left readable, because the same transition is going to ask for that.
-  bool unmap(PageId page, Record& record) MG_REQUIRES(record.lock);
+  void map(PageId page, Record& record, const Action& action) MG_REQUIRES(record.lock);
+  // Takes the page's mappings from the domains. Returns whether the page was left readable, because the same transition is
+  // going to ask for that.
+  bool unmap(PageId page, Record& record, DomainSet domains) MG_REQUIRES(record.lock);
 
-  // Faults detect accesses, and rights belong to the node, so there is one domain.
+  // Where faults detect accesses, rights belong to the node, so there is one domain.
   static constexpr DomainId kNodeDomain{0};
 
   const Options options_;
   OwnWords words_;  // of the page table
   SparseTable<Record> records_;
-  DelayedUpdateQueue queue_;
-  ReleaseEpochs releases_;
+  std::unique_ptr<Domain[]> domains_;
   PagePool diffs_;  // buffers of diffs
 };
 
