@@ -205,6 +205,35 @@ void settle_races(Config& config) {
   config.hlrc.deferred_releases = false;
 }
 
+void settle_translation(Config& config) {
+  if (config.region_size == Config{}.region_size) config.region_size = Config::kTranslatedRegionSize;
+  if (!config.prefetch_given) config.prefetch = 0;
+}
+
+namespace {
+
+Status validate_translation(const Config& config) {
+  if (config.traits().kind != ProtocolKind::kMgs)
+    return fail(
+        "translation=compiled is an option of mgs, and the protocol of this run is {} (--mgs or MULTIGRAIN_MGS; --protocol mgs)",
+        config.traits().name);
+  if (config.processors_per_node > Config::kMaxTranslatingProcessors)
+    return fail(
+        "the number of processors a node is {}; with compiled translation it must be from 1 to {}, each with a translation "
+        "table of its own (--procs-per-node or MULTIGRAIN_PROCS_PER_NODE; --mgs or MULTIGRAIN_MGS)",
+        config.processors_per_node, Config::kMaxTranslatingProcessors);
+  if (config.mgs.reads == MgsReads::kOneSided)
+    return fail(
+        "reads=one-sided is not possible with translation=compiled, where nodes ask a page's home for it (--mgs or MULTIGRAIN_MGS)");
+  if (config.mgs.hand_on == MgsHandOn::kDirty)
+    return fail(
+        "hand-on=dirty is not possible with translation=compiled, where a release covers what one processor has written, and "
+        "not what its node has (--mgs or MULTIGRAIN_MGS)");
+  return {};
+}
+
+}  // namespace
+
 Status validate(const Config& config) {
   if (config.nodes < 1 || config.nodes > Config::kMaxNodes)
     return fail("the number of nodes is {}; it must be from 1 to {} (--nodes or MULTIGRAIN_NODES)", config.nodes,
@@ -214,11 +243,12 @@ Status validate(const Config& config) {
         "the number of processors a node is {}; it must be from 1 to {} (--procs-per-node or "
         "MULTIGRAIN_PROCS_PER_NODE)",
         config.processors_per_node, Config::kMaxProcessorsPerNode);
-  if (!std::has_single_bit(config.page_size) || config.page_size < Config::kMinPageSize ||
+  if (!std::has_single_bit(config.page_size) || config.page_size < Config::kMinTranslatedPageSize ||
       config.page_size > Config::kMaxPageSize)
     return fail(
-        "the page size is {} bytes; it must be a power of two from {} to {} (--page-size or MULTIGRAIN_PAGE_SIZE)",
-        config.page_size, Config::kMinPageSize, Config::kMaxPageSize);
+        "the page size is {} bytes; it must be a power of two from {} to {}, or from {} where the program translates its "
+        "accesses itself (--page-size or MULTIGRAIN_PAGE_SIZE; --mgs translation=compiled)",
+        config.page_size, Config::kMinPageSize, Config::kMaxPageSize, Config::kMinTranslatedPageSize);
   if (config.region_size < kMinRegionSize || config.region_size > Config::kMaxRegionSize ||
       config.region_size % Config::kMaxPageSize != 0)
     return fail(
@@ -229,6 +259,13 @@ Status validate(const Config& config) {
     return fail("the protocol is '{}'; it must be {} (--protocol or MULTIGRAIN_PROTOCOL)", config.protocol,
                 protocol_names());
   const ProtocolTraits& protocol = config.traits();
+  if (config.mgs.translation == MgsTranslation::kCompiled)
+    if (Status translation = validate_translation(config); !translation) return translation;
+  if (config.page_size < Config::kMinPageSize && !config.translates())
+    return fail(
+        "the page size is {} bytes, less than a page of this machine's; it must be a power of two from {} to {}, unless the "
+        "program translates its accesses itself (--page-size or MULTIGRAIN_PAGE_SIZE; --mgs translation=compiled)",
+        config.page_size, Config::kMinPageSize, Config::kMaxPageSize);
   if (!std::has_single_bit(config.line_size) || config.line_size < kMinLineSize || config.line_size > kMaxLineSize)
     return fail(
         "the line size is {} bytes; it must be a power of two from {} to {} (--line-size or MULTIGRAIN_LINE_SIZE)",
@@ -360,6 +397,7 @@ Result<Config> config_from_environment() {
         "unset the variable to run as one node",
         config.nodes, config.nodes);
   if (config.races) settle_races(config);
+  if (config.translates()) settle_translation(config);
   return config;
 }
 

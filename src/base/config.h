@@ -82,6 +82,12 @@ struct Config {
   static constexpr unsigned kMaxPrefetch = 64;
   static constexpr uint64_t kMaxRegionSize = uint64_t{16} << 40;
   static constexpr size_t kMinPageSize = 4096;
+  // Pages that compiled code translates need not be the hardware's.
+  static constexpr size_t kMinTranslatedPageSize = 1024;
+  // Each processor of a node is a mapping domain of mgs then; the last one is for threads that are no processors.
+  static constexpr unsigned kMaxTranslatingProcessors = 63;
+  // The region, unless a size is given: it has a record for each page, and there are more pages.
+  static constexpr uint64_t kTranslatedRegionSize = uint64_t{1} << 40;
   static constexpr size_t kMaxPageSize = 65536;
   // Objects up to this size are one block of shasta, unless the allocation says otherwise.
   static constexpr size_t kMaxSingleBlock = 1024;
@@ -140,9 +146,13 @@ struct Config {
     if (protocol != kAutomaticProtocol) return *find_protocol(&ProtocolTraits::name, protocol);
     return *find_protocol(&ProtocolTraits::kind, shares_memory() || races ? ProtocolKind::kHlrc : ProtocolKind::kMgs);
   }
+  // Returns whether accesses to shared memory are found by compiled translation.
+  [[nodiscard]] bool translates() const {
+    return mgs.translation == MgsTranslation::kCompiled && traits().kind == ProtocolKind::kMgs;
+  }
   // Returns whether nodes read pages by themselves under mgs.
   [[nodiscard]] bool mgs_reads_one_sided() const {
-    return mgs.reads == MgsReads::kAutomatic ? shares_memory() : mgs.reads == MgsReads::kOneSided;
+    return mgs.reads == MgsReads::kAutomatic ? shares_memory() && !translates() : mgs.reads == MgsReads::kOneSided;
   }
   // Returns the protocol of allocations that want pages, or, in a program that has compiled checks, of those that want
   // lines.
@@ -181,6 +191,10 @@ std::vector<std::string> unknown_variables(bool of_launcher);
 // is set to the empty string is an error too: it is more often a typing mistake in a script than a wish for the
 // default.
 Result<Config> config_from_environment();
+
+// Sets what a run whose accesses compiled code translates has by default: a smaller region, since it has more pages, and, as
+// the paper's MGS, nothing that is read ahead.
+void settle_translation(Config& config);
 
 // Sets what a run with --races needs: each page is granted at a fault alone, and releases happen where the program makes them.
 void settle_races(Config& config);

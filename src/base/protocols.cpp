@@ -38,10 +38,34 @@ Result<MemoryModel> parse_model(std::string_view text) {
 }
 
 Result<MgsOptions> parse_mgs(std::string_view text) {
-  if (text == "reads=auto") return MgsOptions{MgsReads::kAutomatic};
-  if (text == "reads=one-sided") return MgsOptions{MgsReads::kOneSided};
-  if (text == "reads=message") return MgsOptions{MgsReads::kByMessage};
-  return fail("the options of mgs are not understood at '{}'; they must be reads=auto, one-sided or message", text);
+  MgsOptions options;
+  for (std::string_view rest = text;;) {
+    const size_t comma = rest.find(',');
+    const std::string_view item = rest.substr(0, comma);
+    if (item == "reads=auto")
+      options.reads = MgsReads::kAutomatic;
+    else if (item == "reads=one-sided")
+      options.reads = MgsReads::kOneSided;
+    else if (item == "reads=message")
+      options.reads = MgsReads::kByMessage;
+    else if (item == "translation=hardware")
+      options.translation = MgsTranslation::kHardware;
+    else if (item == "translation=compiled")
+      options.translation = MgsTranslation::kCompiled;
+    else if (item == "hand-on=auto")
+      options.hand_on = MgsHandOn::kAutomatic;
+    else if (item == "hand-on=dirty")
+      options.hand_on = MgsHandOn::kDirty;
+    else if (item == "hand-on=clean")
+      options.hand_on = MgsHandOn::kClean;
+    else
+      return fail(
+          "the options of mgs are not understood at '{}'; they must be a list of reads=auto, one-sided or message, "
+          "translation=hardware or compiled, and hand-on=auto, dirty or clean",
+          item);
+    if (comma == std::string_view::npos) return options;
+    rest.remove_prefix(comma + 1);
+  }
 }
 
 Result<HlrcOptions> parse_hlrc(std::string_view text) {

@@ -132,11 +132,31 @@ enum class MgsReads : uint8_t {
   kOneSided,   // the node reads it by itself, if the home's word for the page allows that
   kByMessage,  // it asks the home, as the paper's MGS does
 };
+// This is how accesses to pages that need something are found under mgs.
+enum class MgsTranslation : uint8_t {
+  kHardware,  // by faults of the MMU, whose rights are those of a node
+  kCompiled,  // by compiled code, which looks a page up in its processor's own translation table
+};
+// This is when a lock that another processor of its node waits for is handed on there, under mgs.
+enum class MgsHandOn : uint8_t {
+  kAutomatic,  // kDirty, if one release covers what all processors of the node have written
+  kDirty,      // at once: what its holder has written is released when the lock leaves the node
+  kClean,      // after a release, as every lock of the paper's MGS
+};
 struct MgsOptions {
   // "reads=auto|one-sided|message"
   MgsReads reads = MgsReads::kAutomatic;
+  // "translation=hardware|compiled"
+  MgsTranslation translation = MgsTranslation::kHardware;
+  // "hand-on=auto|dirty|clean"
+  MgsHandOn hand_on = MgsHandOn::kAutomatic;
+
+  // Returns whether locks are handed on inside a node without a release.
+  [[nodiscard]] bool hands_on_dirty() const {
+    return hand_on == MgsHandOn::kAutomatic ? translation == MgsTranslation::kHardware : hand_on == MgsHandOn::kDirty;
+  }
 };
-// Reads a list such as "reads=message".
+// Reads a list such as "reads=message,hand-on=clean".
 Result<MgsOptions> parse_mgs(std::string_view text);
 
 }  // namespace multigrain

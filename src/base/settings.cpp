@@ -127,12 +127,14 @@ constexpr Setting kSettings[] = {
      "memory model of shasta: sc (default; sequential consistency) or rc (release consistency)", "sc,rc"},
     {"MULTIGRAIN_MGS", Scope::kRun, parsed<&Config::mgs, parse_mgs>, "--mgs", "LIST",
      "options of mgs: reads=auto|one-sided|message: a node reads a page by itself, or asks its home (default auto: "
-     "one-sided if the nodes share this machine and no network is emulated)"},
+     "one-sided if the nodes share this machine and no network is emulated); translation=hardware|compiled: faults find "
+     "accesses, or code that mgcc -fmultigrain-translate has compiled; hand-on=auto|dirty|clean: a lock is handed on inside "
+     "its node without a release, or after one"},
     {"MULTIGRAIN_HLRC", Scope::kRun, parsed<&Config::hlrc, parse_hlrc>, "--hlrc", "LIST",
      "options of hlrc: fetch-ahead=N (default 4), coalesce=on|off, lock=ticket|test-and-set, "
      "barrier=leader|cooperative, homes=follow|stay, runs=on|off, updates=on|off, releases=deferred|at-once"},
     {"MULTIGRAIN_PAGE_SIZE", Scope::kRun, parsed<&Config::page_size, parse_size>, "--page-size", "BYTES",
-     "unit of coherence: 4096 (default) to 65536, a power of two"},
+     "unit of coherence: 4096 (default) to 65536, a power of two; from 1024 with --mgs translation=compiled"},
     {"MULTIGRAIN_REGION_SIZE", Scope::kRun, parsed<&Config::region_size, parse_size>, "--region-size", "BYTES",
      "shared address space (default 16T); used when touched"},
     {"MULTIGRAIN_FABRIC", Scope::kNode, parsed<&Config::fabric, parse_fabric>, "--fabric", "KIND",

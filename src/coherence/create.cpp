@@ -17,8 +17,10 @@ Result<std::unique_ptr<Protocol>> create_page_protocol(const ProtocolTraits& pro
                                                        const ProtocolOptions& options) {
   switch (protocol.kind) {
     case ProtocolKind::kMgs:
-      return mgs::Driver::create(services,
-                                 {.prefetch = options.prefetch, .reads_one_sided = options.mgs_reads_one_sided});
+      return mgs::Driver::create(services, {.prefetch = options.prefetch,
+                                            .reads_one_sided = options.mgs_reads_one_sided,
+                                            .mappings = options.mgs_mappings,
+                                            .domains = options.mgs_domains});
     case ProtocolKind::kHlrc:
       return hlrc::Driver::create(services, {.open_ahead = options.prefetch,
                                              .fetch_ahead = options.hlrc.fetch_ahead,

@@ -5,6 +5,7 @@
 
 #include "base/protocols.h"
 #include "coherence/line_memory.h"
+#include "coherence/mgs/mappings.h"
 #include "coherence/protocol.h"
 
 namespace multigrain {
@@ -12,6 +13,8 @@ namespace multigrain {
 struct ProtocolOptions {
   unsigned prefetch = 0;  // pages to bring ahead of a processor, at most
   bool mgs_reads_one_sided = false;
+  mgs::Mappings* mgs_mappings = nullptr;  // of nodes whose programs translate their accesses
+  unsigned mgs_domains = 1;
   HlrcOptions hlrc;
 };
 

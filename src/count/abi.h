@@ -35,7 +35,12 @@ enum mg_count_class {
   MG_COUNT_LOAD_CHECK,
   MG_COUNT_STORE_CHECK,
   MG_COUNT_POLL,
-  MG_COUNT_CLASSES
+  MG_COUNT_CLASSES,
+  /* Behind the classes of instructions: accesses that compiled code translates (mgcc -fmultigrain-translate), through a pointer,
+   * and of an element of an array. */
+  MG_COUNT_TRANSLATE_POINTER = MG_COUNT_CLASSES,
+  MG_COUNT_TRANSLATE_ARRAY,
+  MG_COUNT_COLUMNS
 };
 
 /* So many of the classes are instructions. */
@@ -55,7 +60,7 @@ typedef struct mg_counted_module {
   const char* source;
   uint32_t entries;
   uint32_t number_of_calls;
-  const uint32_t (*instructions)[MG_COUNT_CLASSES]; /* of each entry */
+  const uint32_t (*instructions)[MG_COUNT_COLUMNS]; /* of each entry */
   uint64_t*
       costs; /* of each entry, in picoseconds; 0 until the runtime writes them, which it does if prices are installed */
   const mg_counted_call* calls;

@@ -51,6 +51,9 @@ void price(const mg_counted_module& module, const InstructionCosts& costs) {
   for (uint32_t i = 0; i < module.entries; ++i) {
     uint64_t sum = 0;
     for (uint32_t c = 0; c < MG_COUNT_CLASSES; ++c) sum += module.instructions[i][c] * costs.of_class[c];
+    if (costs.translation)
+      sum += module.instructions[i][MG_COUNT_TRANSLATE_POINTER] * costs.translation->pointer +
+             module.instructions[i][MG_COUNT_TRANSLATE_ARRAY] * costs.translation->array;
     module.costs[i] = sum;
   }
   for (uint32_t i = 0; i < module.number_of_calls; ++i) {

@@ -121,6 +121,7 @@ class Reader {
   Result<CostCurve> curve(const Figure& figure) const;
 
   Status read_processor(const Group& whole, MachineDescription& machine);
+  Status read_translation(const Group& processor, MachineDescription& machine) const;
   Status read_calls(const Group& processor, MachineDescription& machine) const;
   Result<counting::CallCost> call(const Group& calls, const std::string& name, const LocatedJson& json) const;
   Status read_network(const Group& whole, MachineDescription& machine) const;
@@ -281,7 +282,7 @@ Result<CostCurve> Reader::curve(const Figure& figure) const {
 Status Reader::read_processor(const Group& whole, MachineDescription& machine) {
   const auto processor = group(whole, "processor");
   if (!processor) return tl::unexpected(processor.error());
-  constexpr std::array<std::string_view, 5> kKeys{"clock", "instructions", "calls", "unit", "source"};
+  constexpr std::array<std::string_view, 6> kKeys{"clock", "instructions", "calls", "translation", "unit", "source"};
   if (Status good = check_keys(*processor, kKeys); !good) return good;
 
   const auto json = member(*processor, "clock");
@@ -312,7 +313,28 @@ Status Reader::read_processor(const Group& whole, MachineDescription& machine) {
     if (!cost) return tl::unexpected(cost.error());
     machine.instructions.of_class[i] = *cost;
   }
+  if (processor->json.find("translation") != nullptr)
+    if (Status good = read_translation(*processor, machine); !good) return good;
   return read_calls(*processor, machine);
+}
+
+Status Reader::read_translation(const Group& processor, MachineDescription& machine) const {
+  const auto translation = group(processor, "translation");
+  if (!translation) return tl::unexpected(translation.error());
+  if (Status good = check_keys(*translation, std::array<std::string_view, 4>{"pointer", "array", "unit", "source"});
+      !good)
+    return good;
+  counting::TranslationCosts& costs = machine.instructions.translation.emplace();
+  for (const auto& [key, target] : {std::pair("pointer", &costs.pointer), std::pair("array", &costs.array)}) {
+    const auto found = member(*translation, key);
+    if (!found) return tl::unexpected(found.error());
+    const auto one = figure(*translation, key, **found);
+    if (!one) return tl::unexpected(one.error());
+    const auto cost = price(*one, Price::Kind::kTime);
+    if (!cost) return tl::unexpected(cost.error());
+    *target = *cost;
+  }
+  return {};
 }
 
 Result<counting::CallCost> Reader::call(const Group& calls, const std::string& name, const LocatedJson& json) const {
@@ -476,15 +498,17 @@ std::string compact(const MachineDescription& machine) {
     for (const CostCurve::Point& point : (machine.costs.*std::get<CostCurve MachineCosts::*>(each.member)).points())
       out.push_back({point.processors, point.cost});
   }
-  const ordered_json whole = {{"name", machine.name},
-                              {"what", machine.what},
-                              {"source", machine.source},
-                              {"processor",
-                               {{"clock", {{"value", machine.clock_mhz}, {"unit", "MHz"}, {"source", machine.source}}},
-                                {"instructions", std::move(instructions)},
-                                {"calls", std::move(calls)}}},
-                              {"network", std::move(network)},
-                              {"costs", std::move(costs)}};
+  ordered_json processor = {{"clock", {{"value", machine.clock_mhz}, {"unit", "MHz"}, {"source", machine.source}}},
+                            {"instructions", std::move(instructions)}};
+  if (const auto& translation = machine.instructions.translation) {
+    processor["translation"] = group();
+    processor["translation"]["pointer"] = translation->pointer;
+    processor["translation"]["array"] = translation->array;
+  }
+  processor["calls"] = std::move(calls);
+  const ordered_json whole = {{"name", machine.name},          {"what", machine.what},
+                              {"source", machine.source},      {"processor", std::move(processor)},
+                              {"network", std::move(network)}, {"costs", std::move(costs)}};
   // A text of the file need not be UTF-8.
   return whole.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }

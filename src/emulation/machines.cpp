@@ -107,6 +107,11 @@ Status settle_machine(std::string_view name, Config& config) {
   if (config.clock != ClockKind::kCounted) return {};
   auto machine = read_machine(config.machine_text.empty() ? kDefaultMachine : std::string_view(config.machine_text));
   if (!machine) return fail("{}: {}", name, machine.error().message);
+  if (config.mgs.translation == MgsTranslation::kCompiled && !machine->instructions.translation)
+    return fail(
+        "{}: the machine {} does not say what a translated access costs (processor.translation: pointer and array), which "
+        "translation=compiled needs under the counted clock (--mgs or MULTIGRAIN_MGS)",
+        name, machine->name);
   if (!config.network_given) config.network = machine->network;
   config.machine = std::make_shared<const MachineDescription>(std::move(*machine));
   return {};

@@ -25,6 +25,29 @@ extern const uint64_t* __multigrain_pending_messages __attribute__((visibility("
 extern const uint64_t* __multigrain_outstanding __attribute__((visibility("default")));
 extern uint64_t* __multigrain_rights_epoch __attribute__((visibility("default")));
 
+/* --- Compiled translation (mgcc -fmultigrain-translate; docs/internals/mgs.md, "Compiled translation").
+ *
+ * The translation table of the calling thread: rights[(address - MG_FINE_VIEW_BASE) >> shift] says what the thread may do with
+ * the page of a shared address. In a run without compiled translation, and before a thread has a table, `shift` is
+ * MG_TRANSLATE_NO_TABLE, and the one entry says the same of all pages. */
+typedef struct mg_translation {
+  const uint8_t* rights;
+  uint64_t shift;
+} mg_translation;
+#define MG_TRANSLATE_MAY_READ 1u
+#define MG_TRANSLATE_MAY_WRITE 2u
+#define MG_TRANSLATE_NO_TABLE 63
+extern __thread mg_translation __multigrain_translation
+    __attribute__((tls_model("initial-exec"), visibility("default")));
+/* An access translates at most this many bytes, and publishes a hazard over MG_TRANSLATE_LINES lines before it looks at the
+ * table. It clears the hazard when it is made. */
+#define MG_TRANSLATE_LARGEST 64
+#define MG_TRANSLATE_LINES 3
+/* Compiled code calls these when the table does not allow its access of [address, address + size), or if that lies in two
+ * pages. They return with hazard 0 published, and the access allowed. They keep registers. */
+void __multigrain_translate_read_miss(const void* address, uint64_t size);
+void __multigrain_translate_write_miss(const void* address, uint64_t size);
+
 /* --- Compiled code stores by these entries where its own check has not found that it may. They keep registers.
  *
  * Makes a store to shared memory, naturally aligned. */

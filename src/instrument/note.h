@@ -17,6 +17,14 @@
  * or a function of a library that is handed a pointer. */
 #define MG_FINE_NOTE_OF_GAPS MG_FINE_NOTE_OF(2)
 
+/* This one says that the object file has compiled translation, and of which version of its contract. (Type 3 is that of
+ * counted code, count/note.h.) */
+#define MG_TRANSLATE_VERSION 1
+#define MG_TRANSLATE_NOTE_TYPE 4
+#define MG_TRANSLATE_NOTE                                                              \
+  ".pushsection .note.multigrain,\"a\",@note\n.p2align 2\n.long 11, 4, " MG_FINE_TEXT( \
+      MG_TRANSLATE_NOTE_TYPE) "\n.asciz \"Multigrain\"\n.byte 0\n.long " MG_FINE_TEXT(MG_TRANSLATE_VERSION) "\n.popsection\n"
+
 /* mgcc defines this symbol in a program all of whose object files have the first note. */
 #define MG_FINE_ONLY_CHECKED_CODE "__multigrain_only_checked_code"
 

@@ -66,7 +66,9 @@ Status apply(std::vector<GivenSetting>& given, LaunchOptions& options) {
       options.environment.emplace_back(one.setting->variable, text);
   }
   if (Status machine = apply_machine(given, options); !machine) return machine;
-  return validate(options.config);
+  if (Status valid = validate(options.config); !valid) return valid;
+  if (options.config.translates()) settle_translation(options.config);
+  return {};
 }
 
 // Fails if one of the folders of --local-files is not there. Those of hosts are looked for there.

@@ -8,7 +8,7 @@
 namespace multigrain {
 
 Result<PagePool> PagePool::create(size_t page_size, uint64_t max_pages) {
-  if (page_size == 0 || page_size % 4096 != 0 || max_pages == 0 || max_pages > UINT64_MAX / page_size)
+  if (page_size == 0 || page_size % 1024 != 0 || max_pages == 0 || max_pages > UINT64_MAX / page_size)
     return fail("cannot make a pool of {} buffers of {} bytes", max_pages, page_size);
   Result<std::byte*> memory = mmap_sparse(page_size * max_pages, "twins");
   if (!memory) return tl::unexpected(memory.error());

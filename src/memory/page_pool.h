@@ -16,7 +16,7 @@ namespace multigrain {
 
 class PagePool {
  public:
-  // Makes a pool with room for `max_pages` buffers of `page_size` bytes (a multiple of 4096). It costs memory for the
+  // Makes a pool with room for `max_pages` buffers of `page_size` bytes (a multiple of 1024). It costs memory for the
   // largest number of buffers that were in use at once. Start-up only.
   static Result<PagePool> create(size_t page_size, uint64_t max_pages);
 
@@ -28,7 +28,7 @@ class PagePool {
 
   // The two functions below are async-signal-safe, and any thread may call them.
 
-  // Returns a buffer with undefined contents, aligned to 4096. Ends the run, with a sentence, if all are in use.
+  // Returns a buffer with undefined contents, aligned to 1024, or, if they are a multiple of 4096, to that. Ends the run, with a sentence, if all are in use.
   [[nodiscard]] std::byte* acquire();
   // Takes back a buffer of this pool, which must be in use; another pointer is a broken invariant.
   void release(std::byte* buffer);

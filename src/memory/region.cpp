@@ -103,9 +103,9 @@ Status size_frames(int fd, uint64_t size) {
 }  // namespace
 
 Result<Region> Region::create(uint64_t region_size, size_t page_size, int frames_fd, RegionPlacement placement) {
-  if (!std::has_single_bit(page_size) || page_size < Config::kMinPageSize || page_size > Config::kMaxPageSize)
-    return fail("the page size is {}; it must be a power of two from {} to {}", page_size, Config::kMinPageSize,
-                Config::kMaxPageSize);
+  if (!std::has_single_bit(page_size) || page_size < Config::kMinTranslatedPageSize || page_size > Config::kMaxPageSize)
+    return fail("the page size is {}; it must be a power of two from {} to {}", page_size,
+                Config::kMinTranslatedPageSize, Config::kMaxPageSize);
   if (region_size == 0 || region_size % page_size != 0 || region_size > layout::kMaxRegionSize)
     return fail("the region size is {}; it must be a multiple of the page size, {}, and at most {}", region_size,
                 page_size, layout::kMaxRegionSize);

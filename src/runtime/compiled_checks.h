@@ -12,6 +12,10 @@ struct CompiledChecks {
   std::string missing;
   // All of the program's own code has checks, and may access shared memory in no other way: mgcc has linked only that.
   bool has_no_gaps = false;
+  // The first of them that has no compiled translation (mgcc -fmultigrain-translate), and the first that another version of
+  // mgcc has compiled so; empty if there is none.
+  std::string untranslated;
+  std::string translation_of_another_version;
   // The first of them whose checks another version of mgcc made; empty if there is none.
   std::string of_another_version;
 };

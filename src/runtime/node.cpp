@@ -90,6 +90,7 @@ Status Node::start(const std::function<Status(Node&)>& prepare) {
     abandon_hazard_slot();
     set_thread_hooks(nullptr, nullptr);
     set_line_protocol(nullptr);
+    set_translated_memory(nullptr);
     set_shared_copies(nullptr, nullptr);
     refuse_thread_sync(nullptr);
   });
@@ -315,6 +316,10 @@ Placement Node::default_placement(size_t size, Grain grain) const {
 }
 
 Status Node::share_globals() {
+  if (config_.translates())
+    return fail(
+        "globals cannot be shared where compiled code translates accesses (--mgs translation=compiled): it takes the "
+        "program's own data for private");
   return shared_globals_->share(default_placement(0, Grain::kPage));
 }
 

@@ -35,6 +35,7 @@
 #include "runtime/private/state_copy.h"
 #include "runtime/processors.h"
 #include "runtime/shared_globals.h"
+#include "runtime/translation.h"
 #include "sync/sync.h"
 #include "timeline/timeline.h"
 
@@ -168,6 +169,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   Status build();
   Status build_fabric(const NodeEnvironment& environment);
   Status build_rights();
+  Status build_translation();
   Status build_protocols();
   void emulate(ShmFabric& shm);
   // The same in counted time. Errors: the program is not counted.
@@ -274,6 +276,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   std::unique_ptr<SharedHeap> heap_;
   std::optional<LineTable> line_table_;
   std::unique_ptr<HazardSlots> hazard_slots_;
+  std::unique_ptr<Translation> translation_;        // if the program translates its accesses
   races::WatchedRights* watched_rights_ = nullptr;  // rights_, under --races
   std::unique_ptr<races::Judge> judge_;             // under --races, on node 0
   races::Detector* detector_ = nullptr;             // page_protocol_, under --races

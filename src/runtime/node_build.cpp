@@ -21,6 +21,7 @@
 #include "instrument/abi.h"
 #include "instrument/runtime/hazards.h"
 #include "instrument/runtime/installed_protocol.h"
+#include "memory/open_rights.h"
 #include "profile/virtual_time.h"
 #include "runtime/counted_program.h"
 #include "runtime/environment.h"
@@ -86,6 +87,8 @@ Status Node::build() {
                   .own_conds = config_.nodes > 1 ? kOwnConds : 0,
                   .network_locks = locks_are_shared && !config_.traits().has_handlers,
                   .intra_node = config_.hlrc.tickets ? IntraNodeLock::kTicket : IntraNodeLock::kTestAndSet,
+                  .hands_on_dirty = config_.traits().kind != ProtocolKind::kMgs || config_.mgs.hands_on_dirty(),
+                  .own_releases = protocol_->releases_own_writes(),
                   .deferred = config_.hlrc.deferred_releases && config_.nodes > 1 && protocol_->may_defer_releases()
                                   ? DeferredReleases::kLearned
                                   : DeferredReleases::kNever,
@@ -122,7 +125,7 @@ Status Node::build() {
   if (Status installed = install_fault_entry(*region_, *rights_, *protocol_, detector_); !installed) return installed;
   set_shared_region(region_->base(), region_->size());
   if (config_.nodes > 1) refuse_thread_sync(&Node::refuse_thread_sync_object);
-  if (line_protocol_ != nullptr) set_shared_copies(&__multigrain_load, &__multigrain_store);
+  if (line_protocol_ != nullptr || translation_ != nullptr) set_shared_copies(&__multigrain_load, &__multigrain_store);
   if (config_.node == NodeId(0))
     processors_->adopt_main_thread();
   else
@@ -136,7 +139,8 @@ Status Node::build() {
 }
 
 Status Node::build_rights() {
-  auto rights = choose(config_.access, *region_, &rights_reason_);
+  if (config_.translates()) rights_reason_ = "compiled code looks accesses up in translation tables";
+  auto rights = config_.translates() ? open_rights(*region_) : choose(config_.access, *region_, &rights_reason_);
   if (!rights) return tl::unexpected(rights.error());
   rights_ = std::move(*rights);
   if (!config_.races) return {};
@@ -144,6 +148,27 @@ Status Node::build_rights() {
   if (!watched) return tl::unexpected(watched.error());
   watched_rights_ = watched->get();
   rights_ = std::move(*watched);
+  return {};
+}
+
+// A run of one node has one table with all rights, which every thread has from the start: such a run stands for a machine
+// without any protocol, but with translation ([MGS], section 5.2, SVM-Seq and SVM-Par).
+Status Node::build_translation() {
+  if (!config_.translates()) return {};
+  if (!checks_.translation_of_another_version.empty())
+    return fail(
+        "the translation of {} was compiled by another version of mgcc, and --mgs translation=compiled cannot rely on it: "
+        "compile it again",
+        checks_.translation_of_another_version);
+  if (!checks_.untranslated.empty())
+    return fail(
+        "{} was compiled without translation, which --mgs translation=compiled needs: compile it with mgcc or mg++ and "
+        "-fmultigrain-translate, or leave translation to the hardware (--mgs translation=hardware)",
+        checks_.untranslated);
+  if (config_.nodes == 1) return {};
+  auto translation = Translation::create(*region_, *hazard_slots_, config_.processors_per_node);
+  if (!translation) return tl::unexpected(translation.error());
+  translation_ = std::move(*translation);
   return {};
 }
 
@@ -164,9 +189,14 @@ Status Node::build_protocols() {
                                                                .page_shift = region_->page_shift()},
                                          module.places(*node_status()));
   }
-  auto pages = create_page_protocol(
-      config_.protocol_of(Grain::kPage), services,
-      {.prefetch = config_.prefetch, .mgs_reads_one_sided = config_.mgs_reads_one_sided(), .hlrc = config_.hlrc});
+  hazard_slots_ = std::make_unique<HazardSlots>(fabric_->self(), fabric_->own_segment(SegmentId::kWords));
+  if (Status built = build_translation(); !built) return built;
+  auto pages = create_page_protocol(config_.protocol_of(Grain::kPage), services,
+                                    {.prefetch = config_.prefetch,
+                                     .mgs_reads_one_sided = config_.mgs_reads_one_sided(),
+                                     .mgs_mappings = translation_ != nullptr ? &translation_->tables() : nullptr,
+                                     .mgs_domains = translation_ != nullptr ? translation_->tables().domains() : 1,
+                                     .hlrc = config_.hlrc});
   if (!pages) return tl::unexpected(pages.error());
   page_protocol_ = std::move(*pages);
   if (detector) {
@@ -178,7 +208,6 @@ Status Node::build_protocols() {
 
   // Every thread has hazards before it runs the program's code: this thread gets them now, later ones by
   // pthread_create.
-  hazard_slots_ = std::make_unique<HazardSlots>(fabric_->self(), fabric_->own_segment(SegmentId::kWords));
   hazard_slots_->bind();
   g_hazard_slots = hazard_slots_.get();
   set_thread_hooks([] { g_hazard_slots->bind(); },
@@ -197,6 +226,11 @@ Status Node::build_protocols() {
         "{} was compiled without access checks, which the protocol {} needs: compile it with mgcc or mg++, or choose "
         "a page protocol (--protocol mgs)",
         checks_.missing, config_.protocol);
+  if (translation_ != nullptr) {
+    translation_->begin(*protocol_);
+    set_handler_hooks([] { checks::begin_handler(g_hazard_slots->slot_for_handlers()); },
+                      [](bool returned) { checks::end_handler(returned); });
+  }
   moves_to_lines_ = decide_moves_to_lines(config_, checks_);
   if (!checks_.in_program || config_.nodes > kMaxLineNodes) return {};
   auto lines = create_line_protocol(config_.protocol_of(Grain::kLine), services, {*line_table_, *hazard_slots_},
@@ -346,6 +380,8 @@ Status Node::emulate_in_counted_time(ShmFabric& shm) {
   prices.of_class[MG_COUNT_LOAD_CHECK] = config_.machine->costs.load_check;
   prices.of_class[MG_COUNT_STORE_CHECK] = config_.machine->costs.store_check;
   prices.of_class[MG_COUNT_POLL] = config_.machine->costs.poll;
+  // A program that translates does so in every run, but the emulated machine does not.
+  if (!config_.translates()) prices.translation.reset();
   counting::install(prices);
   counting::set_poll(&virtual_time::poll);
   // What waits gives its turn away at once: nothing could come while it polls.

@@ -156,6 +156,11 @@ unsigned Processors::current() const {
   return config_.node.value * config_.processors_per_node;
 }
 
+std::optional<unsigned> Processors::of_this_thread() {
+  if (t_processor < 0) return std::nullopt;
+  return static_cast<unsigned>(t_processor);
+}
+
 // --- Running
 
 void* Processors::thread_main(void* argument) {

@@ -68,6 +68,8 @@ class Processors {
 
   // Returns the machine-wide number of the calling thread's processor.
   [[nodiscard]] unsigned current() const;
+  // Returns the same; nullopt if the calling thread is no processor. Async-signal-safe.
+  [[nodiscard]] static std::optional<unsigned> of_this_thread();
   // Called when the thread is about to end, as only the program can make it (pthread_exit, pthread_cancel): a processor
   // has then returned from its function, and goes on with another thread.
   static void thread_ends();

@@ -80,8 +80,12 @@ void Sync::barrier(SyncId id) {
   count(kBarriers);
   virtual_time::come_to_barrier();
   virtual_time::spend(&MachineCosts::barrier_arrive);
-  // The last processor of the node to arrive releases for all of them, so their stores must be visible to it.
-  host_.drain_store_buffer();
+  // The last processor of the node to arrive releases for all of them, so their stores must be visible to it; unless each
+  // releases for itself.
+  if (options_.own_releases)
+    host_.release();
+  else
+    host_.drain_store_buffer();
   if (barrier.argument == nodes_ * processors_) {
     barrier_of_all(id, barrier, record);
   } else {

@@ -305,12 +305,16 @@ void Sync::unlock_slowly(SyncId id, const SyncHandle& lock, LockRecord& record, 
   LockActions actions;
   bool handed_on = false;
   // The lock is held, so it exists: transition() cannot fail.
-  if (!flushed) {
-    host_.drain_store_buffer();
+  if (!flushed && !options_.hands_on_dirty) {
+    host_.release();
+    flushed = true;
+  }
+  if (!flushed || !options_.hands_on_dirty) {
+    if (!flushed) host_.drain_store_buffer();
     let_go(lock);
     MG_CHECK(
         transition(record, lock, [&](LockState& state) { handed_on = state.try_hand_on(place, links(), actions); }));
-    if (!handed_on) host_.release();
+    if (!handed_on && !flushed) host_.release();
   }
   if (!handed_on) {
     let_go(lock);

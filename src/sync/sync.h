@@ -58,6 +58,12 @@ struct SyncOptions {
   // be words::kLockCount of them in the machine, so max_locks is at most that number divided by the nodes.
   bool network_locks = false;
   IntraNodeLock intra_node = IntraNodeLock::kTicket;  // of network locks
+  // Of other locks: whether one that another processor of the node waits for is handed on there without a release. Only if
+  // one release of the host covers what all processors of the node have written.
+  bool hands_on_dirty = true;
+  // Whether a release of the host covers what the calling thread has written, and not what others of the node have: each
+  // processor then releases before it arrives at a barrier.
+  bool own_releases = false;
   // Of network locks. Not kNever only if one release of the host covers what all processors of the node have written.
   DeferredReleases deferred = DeferredReleases::kNever;
   // What it has cost the node that there was no barrier (Protocol::lost_without_barrier), for rendezvous (rendezvous.h); nullptr: there

@@ -308,8 +308,41 @@ TEST(Config, NodesReadByThemselvesUnderMgsWhereThatIsAsked) {
   config.clock = ClockKind::kWall;
   config.mgs = *parse_mgs("reads=message");
   EXPECT_FALSE(config.mgs_reads_one_sided());
-  for (const char* text : {"", "reads", "reads=", "reads=onesided", "reads=message,"})
+  for (const char* text : {"", "reads", "reads=", "reads=onesided", "reads=message,", "translation=", "hand-on=on"})
     EXPECT_FALSE(parse_mgs(text)) << text;
+}
+
+TEST(Config, CompiledTranslationHasSmallerPagesAndCleanLocks) {
+  Config config;
+  config.nodes = 2;
+  config.protocol = "mgs";
+  EXPECT_TRUE(config.mgs.hands_on_dirty());
+  config.page_size = 1024;
+  EXPECT_FALSE(validate(config)) << "a page of the MMU has 4096 bytes";
+  config.mgs = *parse_mgs("translation=compiled");
+  EXPECT_TRUE(validate(config));
+  EXPECT_TRUE(config.translates());
+  EXPECT_FALSE(config.mgs_reads_one_sided());
+  EXPECT_FALSE(config.mgs.hands_on_dirty());
+  settle_translation(config);
+  EXPECT_EQ(config.prefetch, 0u);
+  EXPECT_EQ(config.region_size, uint64_t{1} << 40);
+  config.page_size = 512;
+  EXPECT_FALSE(validate(config));
+  config.page_size = 1024;
+  config.processors_per_node = 64;
+  EXPECT_FALSE(validate(config));
+  config.processors_per_node = 63;
+  EXPECT_TRUE(validate(config));
+  for (const char* text : {"translation=compiled,hand-on=dirty", "reads=one-sided,translation=compiled"}) {
+    config.mgs = *parse_mgs(text);
+    EXPECT_FALSE(validate(config)) << text;
+  }
+  config.mgs = *parse_mgs("translation=compiled,hand-on=clean");
+  EXPECT_TRUE(validate(config));
+  config.protocol = "hlrc";
+  EXPECT_FALSE(validate(config));
+  EXPECT_FALSE(parse_mgs("hand-on=clean")->hands_on_dirty());
 }
 
 TEST(SilenceLimit, IsInSeconds) {

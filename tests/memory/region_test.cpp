@@ -62,7 +62,7 @@ TEST(Region, TellsItsAddresses) {
 }
 
 TEST(Region, RefusesBadSizesWithASentence) {
-  for (const size_t page_size : {size_t{0}, size_t{2048}, size_t{5000}, size_t{131072}}) {
+  for (const size_t page_size : {size_t{0}, size_t{512}, size_t{5000}, size_t{131072}}) {
     Result<Region> region = Region::create(kGiB, page_size);
     ASSERT_FALSE(region.has_value());
     EXPECT_THAT(region.error().message, HasSubstr("power of two"));

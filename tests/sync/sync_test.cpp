@@ -78,6 +78,40 @@ TEST(Lock, CountsWithASmallBound) {
   options.handoff_bound = 1;
   count_under_a_lock(3, 4, 100 * kScale, options);
 }
+TEST(Lock, CountsWithAReleaseBeforeEachHandOn) {
+  SyncOptions options;
+  options.hands_on_dirty = false;
+  count_under_a_lock(2, 4, 500 * kScale, options);
+}
+
+// Each unlock releases, whether the lock leaves the node or not.
+TEST(Lock, IsHandedOnCleanIfAskedTo) {
+  constexpr unsigned kProcessors = 4, kRounds = 200;
+  for (const bool dirty : {false, true}) {
+    SyncOptions options;
+    options.hands_on_dirty = dirty;
+    Machine machine(1, kProcessors, options);
+    const SyncId lock = machine.sync[0]->lock_create();
+    std::atomic<unsigned> arrived{0};
+    machine.run([&](unsigned node, unsigned) {
+      ++arrived;
+      while (arrived != kProcessors) std::this_thread::yield();
+      for (unsigned i = 0; i < kRounds; ++i) {
+        machine.sync[node]->lock(lock);
+        std::this_thread::yield();
+        machine.sync[node]->unlock(lock);
+      }
+    });
+    const uint64_t releases = machine.host[0]->releases();
+    const SyncCounters counters = machine.sync[0]->counters();
+    EXPECT_GT(counters.hand_ons, 0u);
+    if (dirty)
+      EXPECT_LT(releases, uint64_t{kProcessors} * kRounds);
+    else
+      EXPECT_EQ(releases, uint64_t{kProcessors} * kRounds);
+  }
+}
+
 TEST(Lock, CountsWithManyMoreThreadsThanCores) {
   count_under_a_lock(4, 8, 50 * kScale);
 }

@@ -19,14 +19,12 @@ struct CountedRow {
   double sum = 0;
   std::optional<double> paper;  // the paper's figure; nothing if the machine is not the paper's
   double here = 0;
-  std::optional<double> as_is;  // the same without the paper's page size (CountedTable::as_is)
-  std::string unit;             // of all figures: "cycles", "us" or "MB/s"
+  std::string unit;  // of all figures: "cycles", "us" or "MB/s"
 };
 
 struct CountedTable {
   std::string key;    // in JSON
   std::string title;  // for people
-  std::string as_is;  // if rows have that: the column's title
   std::vector<CountedRow> rows;
   std::vector<std::string> notes;
 };
@@ -37,16 +35,14 @@ struct RemoteOperations {
   double send_rate = 0, fetch_rate = 0;
 };
 
-// Returns the machine with prices by the byte for which a page of 4096 bytes costs what one of `page` bytes costs on it.
-MachineDescription with_pages_of(const MachineDescription& machine, unsigned page);
-
 // Carries out remote operations of a node by themselves, without a runtime, in counted time. To be called once in a process.
 RemoteOperations measure_remote_operations(const MachineDescription& machine);
 
-// The rows of MGS's Table 1, of which `measured` has the times on with_pages_of(machine, page), and `as_is`, if it is not the
-// same, on `machine`. `is_papers`: the machine is the paper's.
-CountedTable mgs_table(const MachineDescription& machine, unsigned page, bool is_papers, const Summaries& measured,
-                       const Summaries& as_is);
+// The rows of MGS's Table 1, of which `measured` has the times. `is_translated`: with pages of 1 KiB, which compiled code
+// translates, and a translation table for each processor; otherwise with the hardware's pages. `is_papers`: the machine is the
+// paper's.
+CountedTable mgs_table(const MachineDescription& machine, bool is_translated, bool is_papers,
+                       const Summaries& measured);
 
 // The rows of GeNIMA's Table I. `pages` has the times of mgs's page faults, and `locks` those of hlrc's locks. `paper`: the name
 // of the machine if it is one of the paper's two, or nothing.

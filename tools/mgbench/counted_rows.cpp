@@ -6,7 +6,8 @@
 namespace multigrain::bench {
 namespace {
 
-constexpr double kBytesOfHostPage = 4096, kBytesOfWord = 8, kBytesOfLine = 64;
+// The sizes of a page in MGS's Table 1, and of the host's.
+constexpr double kBytesOfMgsPage = 1024, kBytesOfHostPage = 4096, kBytesOfWord = 8, kBytesOfLine = 64;
 // One get reads the hazards of a node's threads: a header, and four slots at first (coherence/dszoom/driver.cpp).
 constexpr double kBytesOfHazards = 5 * 64;
 // A word that a writer has changed, as a diff.
@@ -15,19 +16,21 @@ constexpr double kDiff = 16;
 // The prices of steps, in nanoseconds.
 class Steps {
  public:
-  explicit Steps(const MachineDescription& machine) : machine_(machine) {}
+  explicit Steps(const MachineDescription& machine, double page = kBytesOfHostPage) : machine_(machine), page_(page) {}
   Steps(const Steps&) = delete;
   Steps& operator=(const Steps&) = delete;
 
   [[nodiscard]] static double ns(Picoseconds cost) { return static_cast<double>(cost) / 1000; }
+  [[nodiscard]] double page() const { return page_; }
   [[nodiscard]] double fault() const { return ns(costs_.fault_entry); }
+  [[nodiscard]] double miss() const { return ns(costs_.check_miss); }
   [[nodiscard]] double transition() const { return ns(costs_.transition); }
   [[nodiscard]] double fill() const { return ns(costs_.translation_fill); }
   [[nodiscard]] double grant() const { return ns(rights_change(costs_, true, 1, 1)); }
   [[nodiscard]] double revoke() const { return ns(rights_change(costs_, false, 1, 1)); }
   [[nodiscard]] double queue() const { return ns(costs_.queue_page); }
-  [[nodiscard]] double twin() const { return kBytesOfHostPage * ns(costs_.twin_byte); }
-  [[nodiscard]] double make_diff() const { return kBytesOfHostPage * ns(costs_.diff_make_byte); }
+  [[nodiscard]] double twin() const { return page_ * ns(costs_.twin_byte); }
+  [[nodiscard]] double make_diff() const { return page_ * ns(costs_.diff_make_byte); }
   [[nodiscard]] double apply_diff() const { return kDiff * ns(costs_.diff_apply_byte); }
   [[nodiscard]] double release() const { return ns(costs_.release); }
   [[nodiscard]] double check() const { return ns(costs_.check); }
@@ -83,26 +86,20 @@ class Steps {
 
  private:
   const MachineDescription machine_;
+  const double page_;
   const MachineCosts& costs_ = machine_.costs;
 };
 
 }  // namespace
 
-MachineDescription with_pages_of(const MachineDescription& machine, unsigned page) {
-  MachineDescription scaled = machine;
-  MachineCosts& costs = scaled.costs;
-  constexpr auto kRows = static_cast<Picoseconds>(kBytesOfHostPage);
-  for (Picoseconds* const price : {&costs.twin_byte, &costs.diff_make_byte, &costs.send_byte, &costs.receive_byte})
-    *price = *price * page / kRows;
-  return scaled;
-}
-
-CountedTable mgs_table(const MachineDescription& machine, unsigned page, bool is_papers, const Summaries& measured,
-                       const Summaries& as_is) {
-  const Steps s(with_pages_of(machine, page));
-  const double tlb_read = s.fault() + s.transition() + s.fill() + s.grant();
-  const double fetch = tlb_read + s.message() + s.message(kBytesOfHostPage);
-  const double recall = s.message() + s.revoke() + s.transition() + s.message(kBytesOfHostPage);
+CountedTable mgs_table(const MachineDescription& machine, bool is_translated, bool is_papers,
+                       const Summaries& measured) {
+  const Steps s(machine, is_translated ? kBytesOfMgsPage : kBytesOfHostPage);
+  // A right in a table of a processor's own is the entry that it fills.
+  const double tlb_read =
+      is_translated ? s.miss() + s.transition() + s.fill() : s.fault() + s.transition() + s.fill() + s.grant();
+  const double fetch = tlb_read + s.message() + s.message(s.page());
+  const double recall = s.message() + s.revoke() + s.transition() + s.message(s.page());
   const double write = s.queue() + s.twin();
   // The home takes one DIFF after the other. They come as the INVs have left: one after the other, too.
   const auto release = [&](int writers) {
@@ -116,9 +113,10 @@ CountedTable mgs_table(const MachineDescription& machine, unsigned page, bool is
     double sum;    // ns
     const char* steps;
   };
-  const Model models[] = {
-      {"TLB Fill, read", 2302, tlb_read, "F + T + M + G"},
-      {"TLB Fill, write", 3590, tlb_read + s.queue(), "F + T + M + G + Q"},
+  const char* const fill = is_translated ? "K + T + M" : "F + T + M + G";
+  std::vector<Model> models = {
+      {"TLB Fill, read", 2302, tlb_read, fill},
+      {"TLB Fill, write", 3590, tlb_read + s.queue(), is_translated ? "K + T + M + Q" : "F + T + M + G + Q"},
       {"Page Fault, read", 11772, fetch, "TLB Fill + m (RREQ) + m + P (RDAT)"},
       {"Page Fault, write", 21956, fetch + write, "the same + Q + W"},
       {"Upgrade Fault", 12441, tlb_read + write + s.launch(), "TLB Fill + Q + W + message_send (WNOTIFY)"},
@@ -127,42 +125,38 @@ CountedTable mgs_table(const MachineDescription& machine, unsigned page, bool is
       {"Single-Writer Transition", 9992, s.release() + s.transition() + 4 * s.message(),
        "E + T + 4 m (REL, 1WGR, ACK1W, RACK)"},
       {"Release (2 writers)", 33424, release(2), "E + T + 2 m (REL, INV) + V + T + D + DIFF + 2 (h + d) + m (RACK)"},
-      {"Release (3 writers)", 33516, release(3), "the same with 3 (h + d)"},
-      {"Pointer Translation", 23, s.check(), "check: a price; no run has compiled checks under mgs"}};
+      {"Release (3 writers)", 33516, release(3), "the same with 3 (h + d)"}};
+  if (const auto& translation = machine.instructions.translation; is_translated && translation) {
+    models.push_back({"Pointer Translation", 23, Steps::ns(translation->pointer), "translation.pointer"});
+    models.push_back({"Distributed Array Translation", 16, Steps::ns(translation->array), "translation.array"});
+  } else {
+    models.push_back(
+        {"Compiled check that passes", 23, s.check(), "check: a price; no run has compiled checks under mgs"});
+  }
   const char* const unit = is_papers ? "cycles" : "us";
   const double scale = is_papers ? machine.clock_mhz / 1000 : 1.0 / 1000;
   CountedTable table{
       .key = "mgs",
       .title =
           is_papers ? "MGS, Table 1: operations of mgs, on the paper's machine" : "Operations of mgs (MGS, Table 1)",
-      .as_is = as_is.empty() ? "" : "4 KiB",
       .rows = {},
       .notes = {
           "F: fault_entry; T: transition; M: translation_fill; G: grant_call and rights_page; Q: queue_page; W: a twin; V: "
           "revoke_call and rights_page; D: a diff made; d: a diff of a word applied; E: release; P: a page's bytes; m: a "
           "message and its transition (message_send, network, message_receive, T); h: the part of it at the receiver.",
-          "TLB Fill is the home's first access to its own page, which takes one transition and no message: a node has one "
-          "set of rights for all of its processors, and so no faults that fill only a processor's own table."}};
+          is_translated
+              ? "K: check_miss. The run has --mgs translation=compiled and pages of 1024 bytes: each processor has a "
+                "translation table of its own, and TLB Fill is a fault on a page that another processor of the node has mapped."
+              : "TLB Fill is the home's first access to its own page, which takes one transition and no message: a node has "
+                "one set of rights for all of its processors, and so no faults that fill only a processor's own table."}};
   for (const Model& model : models) {
-    CountedRow row{.name = model.name,
-                   .steps = model.steps,
-                   .sum = model.sum * scale,
-                   .paper = {},
-                   .here = 0,
-                   .as_is = {},
-                   .unit = unit};
+    CountedRow row{
+        .name = model.name, .steps = model.steps, .sum = model.sum * scale, .paper = {}, .here = 0, .unit = unit};
     if (is_papers) row.paper = model.paper;
     const auto found = measured.find(model.name);
     row.here = (found == measured.end() ? model.sum : found->second.p50) * scale;
-    const auto other = as_is.find(model.name);
-    if (other != as_is.end()) row.as_is = other->second.p50 * scale;
     table.rows.push_back(row);
   }
-  if (!as_is.empty())
-    table.notes.emplace_back(
-        "Pages here have at least 4096 bytes, and the paper's have 1024. So a page's bytes have a quarter of their "
-        "prices, which makes a page cost what the paper's costs; the column \"4 KiB\" has the machine's own prices. (A diff's "
-        "16 bytes are sent at the lower price as well, which is 61 cycles.)");
   if (is_papers) {
     table.notes.emplace_back(
         "Page Fault, Single-Writer: in the paper a write costs 5940 cycles more than a read, and in a Page Fault 10184 "
@@ -170,8 +164,7 @@ CountedTable mgs_table(const MachineDescription& machine, unsigned page, bool is
     table.notes.emplace_back(
         "Release: three writers cost 92 cycles more than two in the paper. Here the home takes one diff after the other.");
     table.notes.emplace_back(
-        "Cache misses, remote software and the translation of distributed arrays are rows of hardware and of compiled "
-        "code of which the counted clock has no model.");
+        "Cache misses and remote software are rows of hardware of which the counted clock has no model.");
   }
   return table;
 }
@@ -213,7 +206,6 @@ CountedTable genima_table(const MachineDescription& machine, const std::string& 
       .key = "genima",
       .title = paper.empty() ? "Remote operations and locks (GeNIMA, Table I)"
                              : "GeNIMA, Table I: remote operations and locks, on the paper's machine",
-      .as_is = "",
       .rows = {},
       .notes = {
           "I: remote_issue; O: the link, occupancy and bytes / bandwidth; L: latency; A: the other node's answer.",
@@ -226,7 +218,6 @@ CountedTable genima_table(const MachineDescription& machine, const std::string& 
                    .sum = model.sum,
                    .paper = {},
                    .here = model.here,
-                   .as_is = {},
                    .unit = model.unit};
     if (paper == "genima-myrinet") row.paper = model.myrinet;
     if (paper == "genima-origin") row.paper = model.origin;

@@ -152,6 +152,8 @@ Result<Request> understand(const std::vector<std::string>& arguments) {
       request.threads = argument == "-fmultigrain-threads";
     } else if (argument == "-fmultigrain-count" || argument == "-fno-multigrain-count") {
       request.count = argument == "-fmultigrain-count";
+    } else if (argument == "-fmultigrain-translate" || argument == "-fno-multigrain-translate") {
+      request.translate = argument == "-fmultigrain-translate";
     } else if (argument.starts_with("-fmultigrain-checks=")) {
       const std::string_view list = argument.substr(argument.find('=') + 1);
       if (const Status known = check_list(list); !known) return tl::unexpected(known.error());
@@ -204,6 +206,13 @@ Result<Request> understand(const std::vector<std::string>& arguments) {
   if (request.links && is_static)
     return fail(
         "-static is not possible: the runtime stands in front of the C library, which takes a shared libmultigrain");
+  if (request.threads && request.translate)
+    return fail(
+        "-fmultigrain-translate and -fmultigrain-threads exclude each other: what threads share is not all at addresses that "
+        "compiled code can tell from private ones");
+  if (request.links && request.translate)
+    if (const Status translated = check_translated(request.arguments); !translated)
+      return tl::unexpected(translated.error());
   if (request.links && request.count)
     if (const Status counted = check_counted(request.arguments); !counted) return tl::unexpected(counted.error());
   if (request.threads)
@@ -226,6 +235,7 @@ void add_flags_of_checks(std::vector<std::string>& flags, const Request& request
   const auto option = [&](const std::string& word) {
     flags.insert(flags.end(), {"-Xclang", "-mllvm", "-Xclang", word});
   };
+  if (request.translate) option("-multigrain-translate");
   if (!request.optimisations.empty()) option("-multigrain-checks=" + request.optimisations);
   if (!request.polls) option("-multigrain-polls=0");
   if (request.sequential) option("-multigrain-sequential");
@@ -256,8 +266,10 @@ std::vector<std::string> compile_flags(const Request& request, const Places& pla
   // The program is counted before checks are put into it: passes for the same place in the pipeline run in the order of
   // plugins. -fplugin: see add_flags_of_checks().
   if (request.count) flags.insert(flags.end(), {"-fplugin=" + places.count_pass, "-fpass-plugin=" + places.count_pass});
-  if (request.checks) add_flags_of_checks(flags, request, places);
-  if (request.count && request.checks)
+  if (request.count && request.translate)
+    flags.insert(flags.end(), {"-Xclang", "-mllvm", "-Xclang", "-multigrain-count-translate"});
+  if (request.checks || request.translate) add_flags_of_checks(flags, request, places);
+  if (request.count && request.checks && !request.translate)
     flags.insert(flags.end(), {"-Xclang", "-mllvm", "-Xclang", "-multigrain-count-checks"});
   if (request.threads) add_flags_of_threads(flags, request, places);
   return flags;
@@ -270,7 +282,7 @@ std::vector<std::string> link_flags(const Request& request, const Places& places
   // What threads share stays by pages.
   if (!request.threads) {
     std::vector<std::string> flags = {"-L" + places.library, "-lmultigrain", rpath};
-    if (request.checks && links_only_checked(request.arguments))
+    if (request.checks && !request.translate && links_only_checked(request.arguments))
       flags.emplace_back("-Wl,--defsym=" MG_FINE_ONLY_CHECKED_CODE "=1");
     flags.insert(flags.end(), says_counted.begin(), says_counted.end());
     return flags;
@@ -296,7 +308,7 @@ std::vector<std::string> command(const Request& request, const Places& places) {
   add_quietly(compile_flags(request, places));
   add(request.arguments);
   // vptr is a part of `undefined`. Its library reads the pointer to an object's virtual table without checks.
-  if (request.checks && request.sanitizes_undefined) add({"-fno-sanitize=vptr"});
+  if ((request.checks || request.translate) && request.sanitizes_undefined) add({"-fno-sanitize=vptr"});
   if (request.links) add_quietly(link_flags(request, places));
   return words;
 }

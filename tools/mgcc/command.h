@@ -20,6 +20,7 @@ struct Request {
   bool checks = true;                  // -fno-multigrain-checks
   bool threads = false;                // -fmultigrain-threads: the program was written for threads of one machine
   bool count = false;                  // -fmultigrain-count
+  bool translate = false;              // -fmultigrain-translate
   bool links = false;                  // the compiler would link
   bool openmp = false;                 // -fopenmp, which needs an OpenMP runtime
   bool sanitizes_undefined = false;    // -fsanitize=undefined

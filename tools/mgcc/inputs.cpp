@@ -26,6 +26,8 @@ constexpr std::string_view kNote = "\13\0\0\0\4\0\0\0\1\0\0\0Multigrain\0"sv;
 
 // The same of count/note.h, and what stands for it in a file of -flto.
 constexpr std::string_view kCountNote = "\13\0\0\0\4\0\0\0\3\0\0\0Multigrain\0"sv;
+// The same of compiled translation (instrument/note.h).
+constexpr std::string_view kTranslateNote = "\13\0\0\0\4\0\0\0\4\0\0\0Multigrain\0"sv;
 constexpr std::string_view kBitcode = "BC\xc0\xde"sv;
 
 // A member of a static library has a head of this form (ar(5)), and begins at an even place.
@@ -121,18 +123,39 @@ bool is_counted_object(std::string_view bytes) {
   return bytes.starts_with(kElf) && bytes.find(kCountNote) != std::string_view::npos;
 }
 
-Status check_counted_file(const std::string& name) {
+// The same of compiled translation, but for files of -flto, which get theirs, and the note, when they are compiled.
+bool is_translated_object(std::string_view bytes) {
+  if (bytes.starts_with(kBitcode)) return bytes.find("__multigrain_translation") != std::string_view::npos;
+  return bytes.starts_with(kElf) && bytes.find(kTranslateNote) != std::string_view::npos;
+}
+
+// What all files that are linked have to be.
+struct Demand {
+  std::string_view option;
+  std::string_view is;      // "counted"
+  std::string_view danger;  // what the program would be otherwise
+  bool (*holds)(std::string_view object);
+};
+constexpr Demand kCounted{.option = "-fmultigrain-count",
+                          .is = "counted",
+                          .danger = "the program would be counted in parts",
+                          .holds = &is_counted_object};
+constexpr Demand kTranslated{.option = "-fmultigrain-translate",
+                             .is = "compiled with translation",
+                             .danger = "it would access shared memory that is not here",
+                             .holds = &is_translated_object};
+
+Status check_file(const std::string& name, const Demand& demand) {
   const std::optional<std::string> bytes = contents_of(name);
   if (!bytes) return {};  // the compiler will say so
-  std::string uncounted = name;
+  std::string without = name;
   const bool all = all_members(*bytes, [&](std::string_view member, std::string_view object) {
-    const bool is_counted = is_counted_object(object);
-    if (!is_counted && !member.empty()) uncounted = fmt::format("{}({})", name, member);
-    return is_counted;
+    const bool holds = demand.holds(object);
+    if (!holds && !member.empty()) without = fmt::format("{}({})", name, member);
+    return holds;
   });
   if (all) return {};
-  return fail("{} is not counted, and the program would be counted in parts: compile it with -fmultigrain-count, too",
-              uncounted);
+  return fail("{} is not {}, and {}: compile it with {}, too", without, demand.is, demand.danger, demand.option);
 }
 
 // Returns the file of a library in one of the folders that -L names; nothing if it is in none.
@@ -164,13 +187,15 @@ bool all_have_checks(std::string_view bytes) {
   return all_members(bytes, [](std::string_view, std::string_view object) { return is_checked_object(object); });
 }
 
-Status check_counted(const std::vector<std::string>& arguments) {
+namespace {
+
+Status check_all(const std::vector<std::string>& arguments, const Demand& demand) {
   const std::vector<std::string> folders = folders_of_libraries(arguments);
   bool are_sources = false;  // -x says so
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
     if (argument.starts_with('@'))
-      return fail("-fmultigrain-count looks at all files that it links, and not into {}: name them themselves",
+      return fail("{} looks at all files that it links, and not into {}: name them themselves", demand.option,
                   argument);
     if (argument.starts_with("-x")) {
       const bool is_apart = argument == "-x" && i + 1 < arguments.size();
@@ -181,18 +206,26 @@ Status check_counted(const std::vector<std::string>& arguments) {
       if (is_known_library(name)) continue;
       const std::string file = library_file(name, folders);
       if (file.empty())
-        return fail(
-            "the library of -l{} is not counted, and the program would be counted in parts: compile it with "
-            "-fmultigrain-count, too, and give -L",
-            name);
-      if (const Status counted = check_counted_file(file); !counted) return counted;
+        return fail("the library of -l{} is not {}, and {}: compile it with {}, too, and give -L", name, demand.is,
+                    demand.danger, demand.option);
+      if (const Status good = check_file(file, demand); !good) return good;
     } else if (takes_value(argument)) {
       ++i;
     } else if (argument != "-" && !argument.starts_with('-') && !are_sources && !is_source(argument)) {
-      if (const Status counted = check_counted_file(argument); !counted) return counted;
+      if (const Status good = check_file(argument, demand); !good) return good;
     }
   }
   return {};
+}
+
+}  // namespace
+
+Status check_counted(const std::vector<std::string>& arguments) {
+  return check_all(arguments, kCounted);
+}
+
+Status check_translated(const std::vector<std::string>& arguments) {
+  return check_all(arguments, kTranslated);
 }
 
 bool links_only_checked(const std::vector<std::string>& arguments) {

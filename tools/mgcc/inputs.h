@@ -1,5 +1,5 @@
-// What mgcc knows of the files that it links: whether all of them have access checks, and whether all are
-// counted. A run whose protocol Multigrain chooses
+// What mgcc knows of the files that it links: whether all of them have access checks, are
+// counted, and have compiled translation. A run whose protocol Multigrain chooses
 // keeps memory coherent by lines only if no code can reach it without checks.
 #pragma once
 
@@ -22,5 +22,8 @@ namespace multigrain::compiler {
 // Fails if the compiler's arguments link an object file, a member of a static library or a shared library that is not counted
 // (-fmultigrain-count), and names it. Libraries of the system whose functions have prices are not looked at.
 [[nodiscard]] Status check_counted(const std::vector<std::string>& arguments);
+
+// The same for compiled translation (-fmultigrain-translate).
+[[nodiscard]] Status check_translated(const std::vector<std::string>& arguments);
 
 }  // namespace multigrain::compiler

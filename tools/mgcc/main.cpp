@@ -60,6 +60,9 @@ All options are clang's, but for these:
                              a fence behind each store: data races are sequentially consistent (slow)
   -fmultigrain-count         the program counts what it executes, for mgrun --clock counted; all that is linked into it has
                              to be compiled with this option. -fno-multigrain-count: not (the default)
+  -fmultigrain-translate     in place of checks, accesses are looked up in the translation table of their processor, for
+                             mgrun --mgs translation=compiled; all that is linked has to be compiled with this option.
+                             -fno-multigrain-translate: not (the default)
   -fmultigrain-asm=error     inline assembly that accesses memory which may be shared is an error (warn: the default)
   -W[no-]multigrain-unchecked-call  warn where a pointer that may be to shared memory is handed to a function of the
                              C or C++ library that has no access checks, which ends a run under a line protocol if it

@@ -11,6 +11,7 @@
 
 #include "calls.h"
 #include "instrument/pass/shared.h"
+#include "instrument/pass/translated.h"
 
 namespace multigrain::count {
 
@@ -36,7 +37,7 @@ bool Cost::is_zero() const {
 uint64_t Cost::length() const {
   constexpr uint64_t kCall = 50;
   uint64_t sum = 0;
-  for (size_t i = 0; i < instructions.size(); ++i)
+  for (size_t i = 0; i < MG_COUNT_CLASSES; ++i)
     sum = SaturatingAdd(sum, SaturatingMultiply(instructions[i], i == MG_COUNT_CALL ? kCall : uint64_t{1}));
   for (const NamedCalls& call : calls)
     sum = SaturatingAdd(sum, SaturatingAdd(SaturatingMultiply(call.calls, kCall), call.bytes / 16));
@@ -44,6 +45,8 @@ uint64_t Cost::length() const {
 }
 
 namespace {
+
+bool g_counts_translation = false;
 
 uint64_t lanes_of(const Type* type) {
   const auto* const vector = dyn_cast<VectorType>(type);
@@ -158,9 +161,18 @@ void add_check(const Instruction& instruction, bool is_covered, Cost& cost) {
   }
 }
 
+void count_translation() {
+  g_counts_translation = true;
+}
+
 Cost cost_of(const Instruction& instruction) {
   Cost cost;
   if (instruction.getMetadata(kNotCounted) != nullptr) return cost;
+  if (g_counts_translation) {
+    const checks::Translations translations = checks::translations_of(instruction);
+    cost.instructions[MG_COUNT_TRANSLATE_POINTER] += translations.pointer;
+    cost.instructions[MG_COUNT_TRANSLATE_ARRAY] += translations.array;
+  }
   const uint64_t lanes = lanes_of(instruction.getType());
   if (const auto* const operation = dyn_cast<BinaryOperator>(&instruction)) {
     add_arithmetic(*operation, cost);

@@ -19,7 +19,7 @@ struct NamedCalls {
 };
 
 struct Cost {
-  std::array<uint64_t, MG_COUNT_CLASSES> instructions{};
+  std::array<uint64_t, MG_COUNT_COLUMNS> instructions{};
   llvm::SmallVector<NamedCalls, 0> calls;
 
   void add(const Cost& other, uint64_t times = 1);
@@ -36,6 +36,9 @@ Cost cost_of(const llvm::Instruction& instruction);
 // Adds the check that the instruction gets in a program with access checks: of an access that may be of shared memory, unless
 // hazards around it cover it (`is_covered`), and of the beginning of such hazards.
 void add_check(const llvm::Instruction& instruction, bool is_covered, Cost& cost);
+
+// From now on cost_of() counts the translations that accesses make (instrument/pass/translated.h), too.
+void count_translation();
 
 // Marks instructions that access checks have put in before the program is counted: they cost nothing.
 inline constexpr const char* kNotCounted = "multigrain.not.counted";

@@ -23,6 +23,7 @@ cl::opt<bool> hoist("multigrain-count-hoist", cl::desc("count loops before they 
 
 cl::opt<bool> checks_are_priced("multigrain-count-checks", cl::desc("the program has access checks, which have prices"),
                                 cl::init(false), cl::Hidden);
+cl::opt<bool> translate("multigrain-count-translate", cl::desc("count translations"), cl::Hidden);
 
 struct CountPass : PassInfoMixin<CountPass> {
   PreservedAnalyses run(Module& module, ModuleAnalysisManager& analyses) {
@@ -32,6 +33,7 @@ struct CountPass : PassInfoMixin<CountPass> {
                                     ": leave out -m32, -mx32 or --target");
       return PreservedAnalyses::all();
     }
+    if (translate) count_translation();
     auto& functions = analyses.getResult<FunctionAnalysisManagerModuleProxy>(module).getManager();
     const DenseSet<Function*> recursive = checks::find_recursive(analyses.getResult<CallGraphAnalysis>(module));
     // The dynamic linker calls these before the thread has its thread-local variables.

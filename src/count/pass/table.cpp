@@ -87,7 +87,7 @@ void Table::finish() {
   std::map<StringRef, Constant*> texts;
   for (unsigned entry = 0; entry < in_order_.size(); ++entry) {
     const auto& [instructions, named] = *in_order_[entry];
-    SmallVector<uint32_t, MG_COUNT_CLASSES> row;
+    SmallVector<uint32_t, MG_COUNT_COLUMNS> row;
     for (const uint64_t each : instructions) row.push_back(saturated(each));
     rows.push_back(ConstantDataArray::get(context, row));
     for (const auto& [name, times, bytes] : named) {
@@ -99,7 +99,7 @@ void Table::finish() {
     }
   }
   GlobalVariable* const table =
-      add_constant(ConstantArray::get(ArrayType::get(ArrayType::get(number, MG_COUNT_CLASSES), rows.size()), rows),
+      add_constant(ConstantArray::get(ArrayType::get(ArrayType::get(number, MG_COUNT_COLUMNS), rows.size()), rows),
                    "multigrain.instructions");
   GlobalVariable* const call_table =
       add_constant(ConstantArray::get(ArrayType::get(call_type, calls.size()), calls), "multigrain.calls");

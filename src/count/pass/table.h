@@ -23,7 +23,7 @@ class Table {
   void finish();
 
  private:
-  using Row = std::array<uint64_t, MG_COUNT_CLASSES>;
+  using Row = std::array<uint64_t, MG_COUNT_COLUMNS>;
   using Key = std::pair<Row, std::vector<std::tuple<llvm::StringRef, uint64_t, uint64_t>>>;
 
   unsigned entry_of(const Cost& cost);

@@ -89,10 +89,10 @@ Result<int> create_job_memory(const JobOptions& options) {
     return tl::unexpected(sizes.error());
   if (options.processors_per_node == 0 || options.processors_per_node > Config::kMaxProcessorsPerNode)
     return fail("a node has 1 to {} processors, not {}", Config::kMaxProcessorsPerNode, options.processors_per_node);
-  if (!std::has_single_bit(options.page_size) || options.page_size < Config::kMinPageSize ||
+  if (!std::has_single_bit(options.page_size) || options.page_size < Config::kMinTranslatedPageSize ||
       options.page_size > Config::kMaxPageSize)
-    return fail("the page size must be a power of two from {} to {} bytes, not {}", size_t{Config::kMinPageSize},
-                size_t{Config::kMaxPageSize}, options.page_size);
+    return fail("the page size must be a power of two from {} to {} bytes, not {}",
+                size_t{Config::kMinTranslatedPageSize}, size_t{Config::kMaxPageSize}, options.page_size);
   const Layout layout = lay_out(options.nodes, options.processors_per_node, options.ring_bytes, options.region_size);
 
   const int fd = memfd_create("multigrain-job", MFD_ALLOW_SEALING);

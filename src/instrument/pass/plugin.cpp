@@ -26,6 +26,7 @@
 #include "sequential.h"
 #include "shared.h"
 #include "spins.h"
+#include "translate.h"
 #include "versions.h"
 
 namespace multigrain::checks {
@@ -38,6 +39,8 @@ cl::opt<bool> sequential("multigrain-sequential", cl::desc("plain accesses keep 
 cl::opt<bool> asm_is_error("multigrain-asm-error", cl::desc("unchecked inline assembly is an error"), cl::Hidden);
 cl::opt<std::string> unchecked_call("multigrain-unchecked-call", cl::desc("ignore, warn or error"), cl::Hidden);
 cl::opt<bool> polls("multigrain-polls", cl::desc("polls in loops"), cl::init(true), cl::Hidden);
+cl::opt<bool> translate("multigrain-translate", cl::desc("look-ups in translation tables in place of checks"),
+                        cl::Hidden);
 cl::opt<bool> explain("multigrain-explain", cl::desc("say why a loop has no hazards"), cl::Hidden);
 
 Options parse() {
@@ -45,6 +48,7 @@ Options parse() {
   options.sequential = sequential;
   options.asm_is_error = asm_is_error;
   options.polls = polls;
+  options.translate = translate;
   options.explain = explain;
   options.unchecked_call = unchecked_call == "ignore"  ? Options::Unchecked::kIgnore
                            : unchecked_call == "error" ? Options::Unchecked::kError
@@ -119,6 +123,7 @@ void mark_new_as_not_counted(Function& function) {
 
 struct LoopPass : PassInfoMixin<LoopPass> {
   PreservedAnalyses run(Function& function, FunctionAnalysisManager& analyses) {
+    if (options().translate) return PreservedAnalyses::all();
     mark_own_instructions(function);
     const bool changed = guard_loops(function, analyses);
     mark_new_as_not_counted(function);
@@ -149,6 +154,17 @@ struct CheckPass : PassInfoMixin<CheckPass> {
     // What the program loads at run time need not have checks.
     for (const char* const name : {"dlopen", "dlmopen"})
       if (const Function* const loads = module.getFunction(name)) note_gap(*loads);
+    if (options().translate) {
+      for (Function* function : all) {
+        const bool has_copies = expand_short_copies(*function, functions);
+        if (has_copies) functions.invalidate(*function, PreservedAnalyses::none());
+        if (translate_accesses(*function, functions.getResult<AAManager>(*function)) || has_copies)
+          drop_promises(*function);
+        functions.invalidate(*function, PreservedAnalyses::none());
+      }
+      add_note_of_translation(module);
+      return PreservedAnalyses::none();
+    }
     for (Function* function : all) {
       Polls polls(*function, functions, recursive.contains(function));
       bool changed = false;

@@ -76,7 +76,7 @@ class Preparation {
     Type* const type = load.getType();
     if (!may_be_shared(pointer)) return;
     // Metadata about the program's value does not hold for the flag value.
-    load.dropUnknownNonDebugMetadata({LLVMContext::MD_tbaa});
+    if (!options().translate) load.dropUnknownNonDebugMetadata({LLVMContext::MD_tbaa});
     const TypeSize scalable = f_.layout.getTypeStoreSize(type);
     if (scalable.isScalable() || scalable.getFixedValue() == 0) return;
     const uint64_t size = scalable.getFixedValue();
@@ -86,6 +86,11 @@ class Preparation {
         f_.accesses.insert(&load);
         return;
       }
+    }
+    if (options().translate) {
+      if (size > MG_TRANSLATE_LARGEST || type->isAggregateType()) return load_through_runtime(load, size);
+      f_.accesses.insert(&load);
+      return;
     }
     const bool whole = f_.layout.getTypeSizeInBits(type) == size * 8;
     if (!whole || type->isAggregateType() || type->isX86_FP80Ty() || (!is_natural(size) && size != 1 && size != 2)) {
@@ -135,7 +140,8 @@ class Preparation {
     const TypeSize size = f_.layout.getTypeStoreSize(store.getValueOperand()->getType());
     if (size.isScalable() || size.getFixedValue() == 0) return;
     if (store.isAtomic()) store.setOrdering(AtomicOrdering::SequentiallyConsistent);
-    if (static_cast<int64_t>(size.getFixedValue()) > kLargestRun) {
+    if (static_cast<int64_t>(size.getFixedValue()) > kLargestRun ||
+        (options().translate && size.getFixedValue() > MG_TRANSLATE_LARGEST)) {
       IRBuilder<> builder(&store);
       AllocaInst* const value = f_.local(store.getValueOperand()->getType());
       builder.CreateStore(store.getValueOperand(), value);

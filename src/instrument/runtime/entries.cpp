@@ -21,6 +21,7 @@
 #include "instrument/runtime/installed_protocol.h"
 #include "instrument/runtime/line_rights.h"
 #include "instrument/runtime/memory_access.h"
+#include "instrument/runtime/translation.h"
 #include "profile/virtual_time.h"
 
 namespace multigrain {
@@ -113,6 +114,8 @@ struct Lines {
   // Tells whether this node has the rights to all lines. `epoch` is what multigrain_read_rights_epoch() returned after
   // a hazard over these lines was published.
   [[nodiscard]] bool have_rights(uint64_t epoch) const {
+    if (translates()) [[unlikely]]
+      return all_of([this](uintptr_t from, uintptr_t to) { return is_translated(from, to, stores); });
     return rows == 1 ? lines_have_rights(first, last, stores, epoch)
                      : rows_have_rights(begin, end, stride, rows, stores, epoch);
   }
@@ -154,7 +157,10 @@ void fetch_lines(const Lines& lines) {
   lines.all_of([&](uintptr_t from, uintptr_t to) {
     const uintptr_t begin = from & ~(line - 1);
     const uintptr_t end = (to + line - 1) & ~(line - 1);
-    if (LineProtocol* const protocol = line_protocol())
+    if (translates()) {
+      // Nothing is allocated there: the access faults here, where the object is not going to be accessed otherwise.
+      if (!translate(from, to, lines.stores)) static_cast<void>(*reinterpret_cast<const volatile char*>(from));
+    } else if (LineProtocol* const protocol = line_protocol())
       protocol->fetch_lines(begin, end, lines.stores);
     else
       mark_writable(begin, end);
@@ -257,7 +263,23 @@ bool has_flag(const std::byte* value, size_t size, uintptr_t address) {
   return false;
 }
 
+// Returns with hazard 0 published over the part of a line, and the access allowed.
+void publish_translated(uintptr_t address, size_t size, bool stores) {
+  while (true) {
+    hazard(0).exchange(make_hazard(line_of(address), 1, stores));
+    if (is_translated(address, address + size, stores)) return;
+    hazard(0).store(0, std::memory_order_release);
+    if (!translate(address, address + size, stores)) return;
+  }
+}
+
 void load_within_line(uintptr_t address, size_t size, std::byte* value) {
+  if (is_shared(address) && translates()) [[unlikely]] {
+    publish_translated(address, size, false);
+    copy_once(value, reinterpret_cast<const std::byte*>(address), size);
+    hazard(0).store(0, std::memory_order_release);
+    return;
+  }
   LineProtocol* const protocol = is_shared(address) ? line_protocol() : nullptr;
   if (protocol == nullptr) {
     std::memcpy(value, reinterpret_cast<const void*>(address), size);
@@ -279,6 +301,10 @@ void load_within_line(uintptr_t address, size_t size, std::byte* value) {
 // Or the protocol takes the store of `value`: then no hazard is published, and it returns true. An empty `value` is not
 // offered to the protocol.
 bool begin_store_or_hand_over(uintptr_t address, std::span<const std::byte> value) {
+  if (translates()) [[unlikely]] {
+    publish_translated(address, 1, true);
+    return false;
+  }
   const uint64_t line = line_of(address);
   hazard(0).exchange(make_hazard(line, 1, true));
   if (table_word(line).load() == MG_FINE_EXCLUSIVE) return false;

@@ -14,6 +14,7 @@
 #include "base/config.h"
 #include "base/error.h"
 #include "instrument/runtime/entry.h"
+#include "instrument/runtime/hazards.h"
 #include "instrument/runtime/installed_protocol.h"
 #include "instrument/runtime/memory_functions.h"
 
@@ -39,11 +40,14 @@ bool is_of_library(const void* function, const char* name) {
 MG_ENTRY void __multigrain_hand_out(const void* pointer, const void* function, const char* name, const char* file,
                                     unsigned line) {
   multigrain::LineProtocol* const protocol = multigrain::line_protocol();
-  if (protocol == nullptr) return;
+  const bool translates = multigrain::translated_memory() != nullptr;
+  if (protocol == nullptr && !(translates && multigrain::checks::is_shared(reinterpret_cast<uintptr_t>(pointer))))
+    return;
   const auto address = reinterpret_cast<uintptr_t>(pointer);
   // What is handed over may go on to the next page, which may have moved to lines where this one has not.
   constexpr uintptr_t kFurther = multigrain::Config::kMinPageSize - 1;
-  if (!protocol->keeps(address) && !protocol->keeps(address + kFurther)) return protocol->is_handed_out(address);
+  if (!translates && !protocol->keeps(address) && !protocol->keeps(address + kFurther))
+    return protocol->is_handed_out(address);
   if (!is_of_library(function, name)) return;
   int status = 0;
   const std::unique_ptr<char, void (*)(void*)> readable(abi::__cxa_demangle(name, nullptr, nullptr, &status),
@@ -51,8 +55,9 @@ MG_ENTRY void __multigrain_hand_out(const void* pointer, const void* function, c
   const std::string where = file != nullptr ? fmt::format("{}:{}: ", file, line) : std::string();
   const std::string sentence = fmt::format(
       "{}the pointer {} to shared memory is handed to {}, which has no access checks: it would read "
-      "memory that is not here, and what it stores would be lost; hand it private memory, and copy from or to that, or keep "
-      "memory coherent by pages (--protocol hlrc)",
-      where, pointer, status == 0 && readable != nullptr ? readable.get() : name);
+      "memory that is not here, and what it stores would be lost; hand it private memory, and copy from or to that, or {}",
+      where, pointer, status == 0 && readable != nullptr ? readable.get() : name,
+      translates ? "leave translation to the hardware (--mgs translation=hardware)"
+                 : "keep memory coherent by pages (--protocol hlrc)");
   multigrain::die(1, sentence.c_str());
 }

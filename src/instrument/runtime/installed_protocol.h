@@ -2,6 +2,7 @@
 #pragma once
 
 #include "coherence/line_protocol.h"
+#include "coherence/translated_memory.h"
 
 namespace multigrain {
 
@@ -10,5 +11,9 @@ LineProtocol* line_protocol();
 // Installs the protocol. This asks the protocol once for the words of outstanding(), pending_messages() and
 // rights_epoch(), which must live as long as the process.
 void set_line_protocol(LineProtocol* protocol);
+
+// The runtime installs it when it starts, if the program translates its accesses. nullptr: it does not.
+TranslatedMemory* translated_memory();
+void set_translated_memory(TranslatedMemory* memory);
 
 }  // namespace multigrain
