@@ -119,6 +119,7 @@ Scenario random_scenario(uint64_t seed, bool one_sided, Mutant mutant) {
   scenario.one_sided = one_sided;
   // Not by chance, so that a seed has the same machine and programs with and without.
   scenario.ahead = one_sided && seed % 2 == 0 ? static_cast<unsigned>(1 + seed / 2 % 3) : 0;
+  scenario.has_tables = !one_sided && seed % 2 == 0;
   for (unsigned page = 0; page < pages; ++page) scenario.homes.push_back(random.below(scenario.nodes));
   for (unsigned n = 0; n < scenario.nodes; ++n)
     for (unsigned i = 0; i < processors_per_node; ++i) scenario.processors.push_back({n, {}});

@@ -11,7 +11,7 @@ namespace multigrain::mgs::explored {
 
 // The machine has 3 to 16 nodes of 1 to 4 processors, and 1 to 8 pages. The programs have phases between barriers; in a
 // phase every word is written by one processor, or only read, or always guarded by a lock.
-// `one_sided`: nodes read pages by themselves.
+// `one_sided`: nodes read pages by themselves. Otherwise the processors of every other seed have tables and queues of their own.
 Scenario random_scenario(uint64_t seed, bool one_sided, Mutant mutant = Mutant::kNone);
 
 struct Run {
