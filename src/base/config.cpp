@@ -243,6 +243,16 @@ Status validate(const Config& config) {
         "the number of processors a node is {}; it must be from 1 to {} (--procs-per-node or "
         "MULTIGRAIN_PROCS_PER_NODE)",
         config.processors_per_node, Config::kMaxProcessorsPerNode);
+  if (config.clock != ClockKind::kCounted && config.nodes > Config::kMaxUncountedNodes)
+    return fail(
+        "the number of nodes is {}; it must be from 1 to {}, or to {} in counted time (--nodes or MULTIGRAIN_NODES, --clock "
+        "or MULTIGRAIN_CLOCK)",
+        config.nodes, Config::kMaxUncountedNodes, Config::kMaxNodes);
+  if (config.processors() > Config::kMaxProcessors)
+    return fail(
+        "{} nodes of {} processors are {} processors; a machine has at most {} (--nodes or MULTIGRAIN_NODES, "
+        "--procs-per-node or MULTIGRAIN_PROCS_PER_NODE)",
+        config.nodes, config.processors_per_node, config.processors(), Config::kMaxProcessors);
   if (!std::has_single_bit(config.page_size) || config.page_size < Config::kMinTranslatedPageSize ||
       config.page_size > Config::kMaxPageSize)
     return fail(
@@ -284,6 +294,23 @@ Status validate(const Config& config) {
         "the protocol {} has room for {} nodes in a directory entry; {} were asked for (--nodes or "
         "MULTIGRAIN_NODES)",
         config.protocol, kMaxLineNodes, config.nodes);
+  if (protocol.kind == ProtocolKind::kSc && config.nodes > SmallNodeSet::kCapacity)
+    return fail(
+        "the protocol {} has room for {} nodes in a directory entry; {} were asked for (--nodes or MULTIGRAIN_NODES)",
+        protocol.name, SmallNodeSet::kCapacity, config.nodes);
+  if (config.mgs.reads == MgsReads::kOneSided && config.nodes > Config::kMaxOneSidedReaders)
+    return fail(
+        "nodes read pages by themselves under mgs (reads=one-sided) on machines of at most {} nodes; {} were asked for (--mgs "
+        "or MULTIGRAIN_MGS, --nodes or MULTIGRAIN_NODES)",
+        Config::kMaxOneSidedReaders, config.nodes);
+  if (config.fabric == FabricKind::kUcx && config.nodes > Config::kMaxUcxNodes)
+    return fail(
+        "the fabric ucx connects at most {} nodes; {} were asked for (--fabric or MULTIGRAIN_FABRIC, --nodes or "
+        "MULTIGRAIN_NODES)",
+        Config::kMaxUcxNodes, config.nodes);
+  if (config.races && config.nodes > Config::kMaxRacesNodes)
+    return fail("--races has a clock of at most {} nodes; {} were asked for (--nodes or MULTIGRAIN_NODES)",
+                Config::kMaxRacesNodes, config.nodes);
   if (config.clock != ClockKind::kWall && config.fabric != FabricKind::kShm)
     return fail(
         "virtual time emulates the whole machine on this one, so it needs fabric shm and no hosts (--clock or "

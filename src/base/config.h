@@ -78,6 +78,13 @@ struct MachineDescription;  // emulation/machine_description.h
 
 struct Config {
   static constexpr unsigned kMaxNodes = NodeSet::kCapacity;
+  // Unless time is counted, every node competes for this machine's cores with all others.
+  static constexpr unsigned kMaxUncountedNodes = 256;
+  // A page's word, by which nodes read it under mgs without the home's help, has a bit for each node.
+  static constexpr unsigned kMaxOneSidedReaders = 64;
+  static constexpr unsigned kMaxUcxNodes = SmallNodeSet::kCapacity;
+  static constexpr unsigned kMaxRacesNodes = SmallNodeSet::kCapacity;
+  static constexpr unsigned kMaxProcessors = 16384;  // of the machine
   static constexpr unsigned kMaxProcessorsPerNode = 256;
   static constexpr unsigned kMaxPrefetch = 64;
   static constexpr uint64_t kMaxRegionSize = uint64_t{16} << 40;
@@ -152,7 +159,8 @@ struct Config {
   }
   // Returns whether nodes read pages by themselves under mgs.
   [[nodiscard]] bool mgs_reads_one_sided() const {
-    return mgs.reads == MgsReads::kAutomatic ? shares_memory() && !translates() : mgs.reads == MgsReads::kOneSided;
+    if (mgs.reads == MgsReads::kAutomatic) return shares_memory() && !translates() && nodes <= kMaxOneSidedReaders;
+    return mgs.reads == MgsReads::kOneSided;
   }
   // Returns the protocol of allocations that want pages, or, in a program that has compiled checks, of those that want
   // lines.

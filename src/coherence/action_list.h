@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <memory>
+#include <type_traits>
 
 #include "base/error.h"
 
@@ -16,7 +17,20 @@ class ActionList {
  public:
   // Leaves the items uninitialised, because they are kilobytes of which most transitions use a tenth.
   ActionList() {}  // NOLINT(modernize-use-equals-default): a defaulted one would be deleted
-  void clear() { size_ = 0; }
+  ActionList(const ActionList&)
+    requires std::is_trivially_copyable_v<Action>
+  = default;
+  ActionList& operator=(const ActionList&)
+    requires std::is_trivially_copyable_v<Action>
+  = default;
+  ~ActionList()
+    requires std::is_trivially_destructible_v<Action>
+  = default;
+  ~ActionList() { clear(); }
+  void clear() {
+    std::destroy_n(items_.data(), size_);
+    size_ = 0;
+  }
   void push(const Action& action) {
     MG_CHECK(size_ < capacity);
     std::construct_at(&items_[size_], action);

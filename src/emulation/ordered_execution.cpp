@@ -2,10 +2,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/futex.h"
 #include "base/lock_guard.h"
 #include "base/thread_state.h"
+#include "emulation/tournament.h"
 
 namespace multigrain::ordered {
 namespace internal {
@@ -19,14 +22,19 @@ namespace {
 using internal::t_participant;
 
 // How long, in nanoseconds, a participant waits for its turn before it looks whether the one that has the turn sleeps.
-// It takes two looks in a row.
+// It takes two looks in a row. Where many participants wait, each does so more seldom, so that all of them together look as
+// often, but it sees at the latest after kLongestLook that the run has failed.
 constexpr Nanoseconds kLook = 20'000'000;
+constexpr size_t kLookers = 64;
+constexpr Nanoseconds kLongestLook = 1'000'000'000;
 
 // How long a thread that takes another's place waits for that one to leave before it looks again, in nanoseconds.
 constexpr Nanoseconds kPredecessorLeaves = 100'000;
 
 constinit Shared g_shared;
 constinit std::atomic<Later*> g_later{nullptr};
+constinit Tournament g_next;  // guarded by the lock of the turn
+constinit Nanoseconds g_look = kLook;
 
 Participant& self() {
   return g_shared.participants[static_cast<unsigned>(t_participant)];
@@ -34,6 +42,12 @@ Participant& self() {
 
 unsigned own_holder() {
   return 1 + static_cast<unsigned>(t_participant);
+}
+
+// The participant's next event has changed, or whether it has one. The caller holds the lock of the turn.
+void changed(const Participant& participant) {
+  g_next.changed(static_cast<unsigned>(&participant - g_shared.participants.data()),
+                 [](unsigned i) { return next_event(g_shared.participants[i]); });
 }
 
 // Holds the lock of the turn. Where many threads want few cores, a thread may sleep in that lock for long, though nobody has
@@ -69,12 +83,13 @@ void TurnGuard::give() {
   Turn& turn = *g_shared.turn;
   turn.holder = 0;
   if (turn.joined < g_shared.participants.size()) return;
-  const std::optional<unsigned> next = earliest(g_shared.participants);
+  const std::optional<unsigned> next = g_next.first();
   if (!next) return;
   Participant& participant = g_shared.participants[*next];
   // Its thread is about to join, and takes the turn then.
   if (participant.state == Participant::kAbsent) return;
   participant.state = Participant::kRuns;
+  changed(participant);
   turn.holder = 1 + *next;
   ++turn.given;
   participant.turns.fetch_add(1, std::memory_order_release);
@@ -115,7 +130,7 @@ void look() {
   turn.sleeper_given = sleeps ? given : 0;
   turn.sleeper_switches = state.switches;
   // Where nobody else has anything to do, nobody is held up.
-  if (!sleeps || !slept || !earliest(g_shared.participants)) return;
+  if (!sleeps || !slept || !g_next.first()) return;
   g_shared.participants[turn.holder - 1].state = Participant::kOutside;
   ++turn.interruptions;
   hold.give();
@@ -126,7 +141,7 @@ void await_turn(uint32_t before) {
   Participant& own = self();
   while (own.turns.load(std::memory_order_acquire) == before) {
     const Nanoseconds began = monotonic_ns();
-    futex_wait(own.turns, before, FutexScope::kMachine, kLook);
+    futex_wait(own.turns, before, FutexScope::kMachine, g_look);
     if (own.turns.load(std::memory_order_acquire) != before) return;
     if (g_shared.aborted != nullptr && g_shared.aborted->load(std::memory_order_relaxed) != 0)
       _exit(g_shared.status_of_abort);
@@ -145,6 +160,7 @@ Nanoseconds pass_once(Nanoseconds time, bool waits_besides) {
     own.state = Participant::kReady;
     own.time = time;
     own.waits_besides = waits_besides;
+    changed(own);
     hold.give_away();
   }
   await_turn(before);
@@ -163,6 +179,7 @@ Nanoseconds wait_once() {
       own.time = own.made_ready_at;
     }
     own.was_made_ready = false;
+    changed(own);
     hold.give_away();
   }
   await_turn(before);
@@ -176,20 +193,17 @@ bool is_taken(const Participant& participant) {
 
 }  // namespace
 
-std::optional<unsigned> earliest(std::span<const Participant> participants) {
-  std::optional<unsigned> found;
-  for (unsigned i = 0; i < participants.size(); ++i) {
-    const Participant& participant = participants[i];
-    const bool is_coming = participant.state == Participant::kAbsent && participant.was_made_ready;
-    if (participant.state != Participant::kReady && !is_coming) continue;
-    if (!found || participants[i].time < participants[*found].time) found = i;
-  }
-  return found;
+std::optional<Nanoseconds> next_event(const Participant& participant) {
+  const bool is_coming = participant.state == Participant::kAbsent && participant.was_made_ready;
+  if (participant.state != Participant::kReady && !is_coming) return std::nullopt;
+  return participant.time;
 }
 
 void start(const Shared& shared) {
   MG_CHECK(g_shared.turn == nullptr && shared.turn != nullptr && !shared.participants.empty());
   g_shared = shared;
+  g_next = Tournament(shared.tree, shared.participants.size());
+  g_look = std::min(kLook * std::max<size_t>(1, shared.participants.size() / kLookers), kLongestLook);
 }
 
 void set_later(Later* later) {
@@ -219,6 +233,7 @@ void join(unsigned participant, std::optional<Nanoseconds> time) {
       own.was_made_ready = false;
     }
     own.waits_besides = false;
+    changed(own);
     if (g_shared.turn->joined < g_shared.participants.size()) ++g_shared.turn->joined;
     if (g_shared.turn->holder == 0) hold.give();
   }
@@ -233,6 +248,7 @@ void leave() {
   TurnGuard hold;
   self().state = Participant::kAbsent;
   if (self().was_made_ready) self().time = self().made_ready_at;
+  changed(self());
   const bool held = g_shared.turn->holder == own_holder();
   t_participant = -1;
   if (held) hold.give();
@@ -262,10 +278,12 @@ void make_ready(unsigned participant, Nanoseconds time) {
     case Participant::kWaits:
       other.state = Participant::kReady;
       other.time = time;
+      changed(other);
       break;
     case Participant::kReady:
       if (time < other.time) {
         other.time = time;
+        changed(other);
         return;
       }
       if (!other.waits_besides) return;
@@ -278,6 +296,7 @@ void make_ready(unsigned participant, Nanoseconds time) {
     case Participant::kAbsent:
       if (!other.was_made_ready || time < other.time) other.time = time;
       other.was_made_ready = true;
+      changed(other);
       return;
   }
   if (g_shared.turn->holder == 0) hold.give();

@@ -80,14 +80,16 @@ struct alignas(64) Turn {
 
 struct Shared {
   std::span<Participant> participants;
+  std::span<uint32_t> tree;  // of a tournament of the participants, by their next events; zero at first
   Turn* turn = nullptr;
   // Not 0 if the run has failed: a participant that waits for its turn then ends its process with `status_of_abort`.
   const std::atomic<uint32_t>* aborted = nullptr;
   int status_of_abort = 1;
 };
 
-// Returns the participant of the least (time, number) among those that are ready, or about to join (O3).
-std::optional<unsigned> earliest(std::span<const Participant> participants);
+// Returns when the participant's next event is, if it is ready, or about to join; of these, the one with the least (time,
+// number) comes first (O3).
+std::optional<Nanoseconds> next_event(const Participant& participant);
 
 // What the participants of this process have started, and will happen at later times.
 class Later {

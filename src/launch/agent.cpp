@@ -117,11 +117,11 @@ bool Agent::hear() {
 
 bool Agent::take_job(FieldReader& fields) {
   job_.config.fabric = FabricKind::kUcx;
-  job_.config.nodes = static_cast<unsigned>(fields.number(Config::kMaxNodes));
+  job_.config.nodes = static_cast<unsigned>(fields.number(Config::kMaxUcxNodes));
   job_.config.processors_per_node = static_cast<unsigned>(fields.number(Config::kMaxProcessorsPerNode));
   job_.config.silence_limit = static_cast<Nanoseconds>(fields.number(uint64_t{1} << 62));
-  job_.first = NodeId(static_cast<uint16_t>(fields.number(Config::kMaxNodes - 1)));
-  job_.count = static_cast<unsigned>(fields.number(Config::kMaxNodes));
+  job_.first = NodeId(static_cast<uint16_t>(fields.number(Config::kMaxUcxNodes - 1)));
+  job_.count = static_cast<unsigned>(fields.number(Config::kMaxUcxNodes));
   job_.pinning = static_cast<Pinning>(fields.number(static_cast<uint64_t>(Pinning::kNever)));
   job_.path = fields.text();
   directory_ = fields.text();
@@ -199,13 +199,13 @@ bool Agent::handle_frame(const Frame& frame) {
       if (nodes_) nodes_->program_ended();
       return true;
     case agent::kAbort: {
-      const NodeId culprit(static_cast<uint16_t>(fields.number(Config::kMaxNodes - 1)));
+      const NodeId culprit(static_cast<uint16_t>(fields.number(Config::kMaxUcxNodes - 1)));
       if (fields.complete() && nodes_) nodes_->abort(culprit);
       return fields.complete();
     }
     case agent::kCard: {
       const uint64_t round = fields.number(kMaxWireupRounds);
-      const NodeId from(static_cast<uint16_t>(fields.number(Config::kMaxNodes - 1)));
+      const NodeId from(static_cast<uint16_t>(fields.number(Config::kMaxUcxNodes - 1)));
       const auto card = fields.blob();
       if (!fields.complete() || card.size() > Wireup::kMaxCard) return false;
       if (nodes_) nodes_->channels().deliver(from, round, card);

@@ -384,7 +384,7 @@ Status HostLauncher::handle_frame(size_t index, const Frame& frame) {
 Status HostLauncher::handle_node_frame(size_t index, const Frame& frame) {
   Host& host = hosts_[index];
   FieldReader fields(frame.payload);
-  const auto read_node = [&] { return NodeId(static_cast<uint16_t>(fields.number(Config::kMaxNodes - 1))); };
+  const auto read_node = [&] { return NodeId(static_cast<uint16_t>(fields.number(Config::kMaxUcxNodes - 1))); };
   switch (frame.type) {
     case agent::kStarted: {
       const NodeId node = read_node();

@@ -18,8 +18,8 @@ std::string_view trim(std::string_view text) {
 }
 
 Result<unsigned> parse_slots(std::string_view text) {
-  const std::optional<uint64_t> slots = parse_whole(text, Config::kMaxNodes);
-  if (!slots || *slots < 1) return fail("'{}' is not a number of nodes from 1 to {}", text, Config::kMaxNodes);
+  const std::optional<uint64_t> slots = parse_whole(text, Config::kMaxUcxNodes);
+  if (!slots || *slots < 1) return fail("'{}' is not a number of nodes from 1 to {}", text, Config::kMaxUcxNodes);
   return static_cast<unsigned>(*slots);
 }
 
@@ -131,7 +131,8 @@ Result<std::vector<HostNodes>> place_nodes(const std::vector<HostSlots>& hosts, 
     return fail("--nodes {}, but the hosts take {}: give a host more with {}:N, or slots=N in a hostfile", *nodes,
                 slots, hosts.front().name);
   unsigned left = nodes.value_or(slots);
-  if (left > Config::kMaxNodes) return fail("the hosts take {} nodes; a run has at most {}", left, Config::kMaxNodes);
+  if (left > Config::kMaxUcxNodes)
+    return fail("the hosts take {} nodes; a run has at most {}", left, Config::kMaxUcxNodes);
   std::vector<HostNodes> placed;
   unsigned first = 0;
   for (const HostSlots& host : hosts) {

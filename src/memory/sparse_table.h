@@ -18,9 +18,13 @@ namespace multigrain {
 Result<std::byte*> mmap_sparse(uint64_t bytes, std::string_view what);
 void munmap_sparse(std::byte* address, uint64_t bytes);
 
+// Says whether the destructors of records need not run: they do nothing, or T says that it may be forgotten without.
+template <typename T>
+concept Forgettable = std::is_trivially_destructible_v<T> || requires { typename T::MayBeForgotten; };
+
 template <typename T>
 class SparseTable {
-  static_assert(std::is_trivially_destructible_v<T>, "the table unmaps its memory without running destructors");
+  static_assert(Forgettable<T>, "the table unmaps its memory without running destructors");
   static_assert(alignof(T) <= 4096);
 
  public:

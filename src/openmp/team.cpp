@@ -129,6 +129,8 @@ void give_up(Shared& all, unsigned processor) {
 
 // The workers are all processors but the master's; or none, as long as the program uses some itself.
 void start_workers(Shared& all) {
+  if (mg_nodes() > kMaxNodes)
+    end_run("OpenMP runs on machines of at most 64 nodes (mgrun --nodes); this one's number of nodes is", mg_nodes());
   const unsigned processors = mg_processors();
   auto* const starts = new_shared<Start>(processors);
   all.all = mg_barrier_create(processors);

@@ -26,7 +26,7 @@ struct SectionId {
 };
 
 // A clock has an entry for each owner of the run, of which there are at most kMaxOwners.
-inline constexpr size_t kMaxOwners = NodeSet::kCapacity;
+inline constexpr size_t kMaxOwners = SmallNodeSet::kCapacity;
 using Clock = std::array<uint64_t, kMaxOwners>;
 using ClockView = std::span<const uint64_t>;
 

@@ -132,9 +132,9 @@ Status check_tasks_can_meet(const Facts& facts, pid_t process) {
 }
 
 Status check_settings(const Facts& facts, const Claim& claim) {
-  if (claim.size > Config::kMaxNodes)
+  if (claim.size > Config::kMaxUcxNodes)
     return fail("the launcher has started {} processes; a run has at most {} nodes (use MULTIGRAIN_PROCS_PER_NODE)",
-                claim.size, Config::kMaxNodes);
+                claim.size, Config::kMaxUcxNodes);
   if (facts.has("MULTIGRAIN_NODES")) {
     const auto wanted = facts.number("MULTIGRAIN_NODES");
     if (!wanted || *wanted != claim.size)

@@ -313,12 +313,14 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   std::atomic<uint32_t> exit_wanted_{0};
   std::atomic<int> exit_status_{0};
   Mutex marking_;
-  std::atomic<uint64_t> marks_out_{0};  // a bit for each node still to answer
+  SpinLock marks_lock_;
+  NodeSet marks_out_ MG_GUARDED_BY(marks_lock_);  // the nodes still to answer
+  std::atomic<bool> any_marks_out_{false};
   SparseTable<NodeReport> reports_;
-  // A bit for each node whose report is here, and its rows, too.
-  std::atomic<uint64_t> reports_in_{0};
   SpinLock rows_lock_;
-  NodeSet reported_ MG_GUARDED_BY(rows_lock_);
+  NodeSet reported_ MG_GUARDED_BY(rows_lock_);             // their reports are here
+  NodeSet reports_in_ MG_GUARDED_BY(rows_lock_);           // the same, and their rows, too
+  std::atomic<unsigned> reports_complete_{0};              // how many are in reports_in_
   std::vector<ThreadRow> rows_ MG_GUARDED_BY(rows_lock_);  // those of all nodes
 
   uint64_t timeline_from_ = 0;  // the time_stamp() of this node at which its time line begins

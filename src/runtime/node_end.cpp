@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -88,8 +87,7 @@ bool Node::finish(int status) {
   header.type = runtime_message::kShutdown;
   for (unsigned n = 1; n < config_.nodes; ++n)
     fabric_->send(NodeId(static_cast<uint16_t>(n)), header, SendContext::kOrdinary);
-  wait_until(*fabric_, wait_, changed_,
-             [this] { return static_cast<unsigned>(std::popcount(reports_in_.load())) + 1 == config_.nodes; });
+  wait_until(*fabric_, wait_, changed_, [this] { return reports_complete_.load() + 1 == config_.nodes; });
   if (status == 0 && hosted_ == nullptr) tell_never_started_processors();
   const bool has_timeline = write_timeline();
   if (config_.stats == StatsFormat::kNone) return has_timeline;
@@ -185,7 +183,11 @@ void Node::peer_failed(NodeId node, const char* reason) {
     if (node == NodeId(0)) eventfd_write(node_0_gone_, 1);
     return;
   }
-  const bool reported = (reports_in_.load() >> node.value & 1) != 0;
+  bool reported;
+  {
+    const LockGuard hold(rows_lock_);
+    reported = reports_in_.contains(node);
+  }
   if (finishing_.load() != 0 && reported) return;
   pollfd launcher{.fd = bootstrap_->wireup->end_descriptor(), .events = POLLIN, .revents = 0};
   const int moment_ms = launcher.fd >= 0 || config_.node != NodeId(0) ? 500 : 0;
@@ -228,7 +230,8 @@ void Node::handle_report(const Message& message) {
 void Node::take_if_complete(NodeId node) {
   const auto rows = std::ranges::count_if(rows_, [node](const ThreadRow& row) { return row.node == node.value; });
   if (!reported_.contains(node) || static_cast<uint64_t>(rows) != reports_[node.value].thread_rows) return;
-  reports_in_.fetch_or(uint64_t{1} << node.value);
+  reports_in_.insert(node);
+  reports_complete_ = reports_in_.size();
   changed_.notify();
 }
 

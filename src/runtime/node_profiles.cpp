@@ -67,10 +67,12 @@ void Node::mark_profiles(PhaseMark mark) {
   const LockGuard one_at_a_time(marking_);
   const Nanoseconds when = time_of_mark();
   take_mark(mark, when);
-  uint64_t others = 0;
-  for (unsigned n = 0; n < config_.nodes; ++n)
-    if (n != config_.node.value) others |= uint64_t{1} << n;
-  marks_out_ = others;
+  {
+    const LockGuard hold(marks_lock_);
+    for (uint16_t n = 0; n < config_.nodes; ++n)
+      if (NodeId(n) != config_.node) marks_out_.insert(NodeId(n));
+    any_marks_out_ = !marks_out_.empty();
+  }
   MessageHeader header;
   header.type = runtime_message::kProfileMark;
   header.word[0] = static_cast<uint64_t>(mark);
@@ -78,7 +80,7 @@ void Node::mark_profiles(PhaseMark mark) {
   for (unsigned n = 0; n < config_.nodes; ++n)
     if (NodeId(static_cast<uint16_t>(n)) != config_.node)
       fabric_->send(NodeId(static_cast<uint16_t>(n)), header, SendContext::kOrdinary);
-  wait_until(*fabric_, wait_, changed_, [this] { return marks_out_.load() == 0; });
+  wait_until(*fabric_, wait_, changed_, [this] { return !any_marks_out_.load(); });
 }
 
 void Node::handle_profile_mark(const Message& message) {
@@ -93,9 +95,13 @@ void Node::handle_profile_mark(const Message& message) {
 }
 
 void Node::handle_profile_marked(const Message& message) {
-  const uint64_t bit = uint64_t{1} << message.from.value;
-  if ((marks_out_.fetch_and(~bit) & bit) == 0)
-    panic("a profile was marked that nobody asked to mark, at node", message.from.value);
+  {
+    const LockGuard hold(marks_lock_);
+    if (!marks_out_.contains(message.from))
+      panic("a profile was marked that nobody asked to mark, at node", message.from.value);
+    marks_out_.erase(message.from);
+    any_marks_out_ = !marks_out_.empty();
+  }
   changed_.notify();
 }
 

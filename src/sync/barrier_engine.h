@@ -13,8 +13,10 @@
 // apart from a slow departure.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <utility>
 
 #include "base/ids.h"
 #include "base/node_set.h"
@@ -83,16 +85,12 @@ class CountedBarrier {
   void arrive(uint32_t count, NodeId from, Release&& release) {
     ++arrived_;
     ++waiting_[from.value];
-    present_.insert(from);
+    end_ = std::max<uint16_t>(end_, from.value + 1);
     if (arrived_ != count) return;
-    const NodeSet present = present_;
+    const uint16_t end = std::exchange(end_, 0);
     arrived_ = 0;
-    present_.clear();
-    present.for_each([&](NodeId node) {
-      const uint16_t waiters = waiting_[node.value];
-      waiting_[node.value] = 0;
-      release(node, waiters);
-    });
+    for (uint16_t node = 0; node < end; ++node)
+      if (const uint16_t waiters = std::exchange(waiting_[node], 0); waiters != 0) release(NodeId(node), waiters);
   }
 
   [[nodiscard]] bool busy() const { return arrived_ != 0; }
@@ -101,7 +99,7 @@ class CountedBarrier {
 
  private:
   uint32_t arrived_ = 0;
-  NodeSet present_;
+  uint16_t end_ = 0;  // processors wait on no node from this one on
   std::array<uint16_t, NodeSet::kCapacity> waiting_{};
 };
 

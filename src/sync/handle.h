@@ -20,12 +20,12 @@ namespace multigrain {
 enum class SyncKind : uint8_t { kLock = 1, kBarrier, kCond, kSem, kFlag };
 inline constexpr unsigned kSyncKinds = 5;
 
-// The fields of a SyncId, and how it packs them: kind 4 bits, generation 8, creator 6, argument 24, index 22. No handle
+// The fields of a SyncId, and how it packs them: kind 4 bits, generation 8, creator 10, argument 20, index 22. No handle
 // is 0, since no kind is 0.
 struct SyncHandle {
   static constexpr unsigned kIndexBits = 22;
-  static constexpr unsigned kArgumentBits = 24;
-  static constexpr unsigned kCreatorBits = 6;
+  static constexpr unsigned kArgumentBits = 20;
+  static constexpr unsigned kCreatorBits = 10;
   static constexpr unsigned kGenerationBits = 8;
   static_assert(NodeSet::kCapacity <= 1u << kCreatorBits);
 

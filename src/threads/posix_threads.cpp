@@ -47,7 +47,7 @@ constinit std::atomic<uint32_t> g_beside{0};
 // Which thread each processor runs, as node 0 knows: a processor is idle only some time after its thread has ended. One
 // thread starts or joins at a time.
 constinit Mutex g_starting;
-constinit std::array<Thread*, Config::kMaxNodes * Config::kMaxProcessorsPerNode> g_running{};  // guarded by g_starting
+constinit std::array<Thread*, Config::kMaxProcessors> g_running{};  // guarded by g_starting
 
 Node& this_node() {
   return *Node::get();

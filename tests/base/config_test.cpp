@@ -71,8 +71,38 @@ TEST(ValidateTest, NamesEverySettingThatIsOutOfRange) {
     return status ? std::string("accepted") : status.error().message;
   };
   EXPECT_EQ(message([](Config& c) { c.nodes = 0; }),
-            "the number of nodes is 0; it must be from 1 to 64 (--nodes or MULTIGRAIN_NODES)");
-  EXPECT_THAT(message([](Config& c) { c.nodes = 65; }), HasSubstr("nodes is 65; it must be from 1 to 64"));
+            "the number of nodes is 0; it must be from 1 to 1024 (--nodes or MULTIGRAIN_NODES)");
+  EXPECT_THAT(message([](Config& c) { c.nodes = 1025; }), HasSubstr("nodes is 1025; it must be from 1 to 1024"));
+  EXPECT_THAT(message([](Config& c) { c.nodes = 257; }),
+              HasSubstr("nodes is 257; it must be from 1 to 256, or to 1024 in counted time"));
+  for (const unsigned nodes : {256u, 1024u})
+    EXPECT_EQ(message([&](Config& c) {
+                c.nodes = nodes;
+                c.clock = nodes > 256 ? ClockKind::kCounted : ClockKind::kVirtual;
+                c.processors_per_node = 16384 / nodes;
+              }),
+              "accepted");
+  EXPECT_THAT(message([](Config& c) {
+                c.nodes = 256;
+                c.processors_per_node = 65;
+              }),
+              HasSubstr("256 nodes of 65 processors are 16640 processors; a machine has at most 16384"));
+  const auto of_65_nodes = [&](auto&& change) {
+    return message([&](Config& c) {
+      c.nodes = 65;
+      change(c);
+    });
+  };
+  EXPECT_THAT(of_65_nodes([](Config& c) { c.protocol = "sc"; }), HasSubstr("the protocol sc has room for 64 nodes"));
+  EXPECT_THAT(of_65_nodes([](Config& c) { c.fabric = FabricKind::kUcx; }), HasSubstr("connects at most 64 nodes"));
+  EXPECT_THAT(of_65_nodes([](Config& c) { c.races = true; }), HasSubstr("--races has a clock of at most 64 nodes"));
+  EXPECT_THAT(of_65_nodes([](Config& c) { c.mgs.reads = MgsReads::kOneSided; }),
+              HasSubstr("on machines of at most 64 nodes"));
+  EXPECT_FALSE([] {
+    Config config;
+    config.nodes = 65;
+    return config.mgs_reads_one_sided();
+  }());
   EXPECT_THAT(message([](Config& c) { c.processors_per_node = 0; }),
               HasSubstr("a node is 0; it must be from 1 to 256"));
   EXPECT_THAT(message([](Config& c) { c.processors_per_node = 257; }), HasSubstr("a node is 257"));
@@ -252,10 +282,11 @@ TEST_F(EnvironmentTest, ReadsEveryVariable) {
 }
 
 TEST_F(EnvironmentTest, ErrorsNameTheVariableTheValueAndWhatIsAllowed) {
-  EXPECT_EQ(error_with("MULTIGRAIN_NODES", "0"), "MULTIGRAIN_NODES is '0'; it must be a whole number from 1 to 64");
-  EXPECT_EQ(error_with("MULTIGRAIN_NODES", "two"), "MULTIGRAIN_NODES is 'two'; it must be a whole number from 1 to 64");
+  EXPECT_EQ(error_with("MULTIGRAIN_NODES", "0"), "MULTIGRAIN_NODES is '0'; it must be a whole number from 1 to 1024");
+  EXPECT_EQ(error_with("MULTIGRAIN_NODES", "two"),
+            "MULTIGRAIN_NODES is 'two'; it must be a whole number from 1 to 1024");
   EXPECT_THAT(error_with("MULTIGRAIN_NODES", ""), HasSubstr("MULTIGRAIN_NODES is ''"));
-  EXPECT_THAT(error_with("MULTIGRAIN_NODES", "18446744073709551617"), HasSubstr("from 1 to 64"));
+  EXPECT_THAT(error_with("MULTIGRAIN_NODES", "18446744073709551617"), HasSubstr("from 1 to 1024"));
   EXPECT_THAT(error_with("MULTIGRAIN_PROCS_PER_NODE", "300"), HasSubstr("is '300'; it must be a whole number from 1"));
   EXPECT_THAT(error_with("MULTIGRAIN_PAGE_SIZE", "5000"), HasSubstr("MULTIGRAIN_PAGE_SIZE"));
   EXPECT_THAT(error_with("MULTIGRAIN_PAGE_SIZE", "big"), HasSubstr("MULTIGRAIN_PAGE_SIZE: size 'big'"));

@@ -132,10 +132,10 @@ in_file(fetch_log)
 
 # kIgnoreOverflow
 mutate([[  return read_fetch_log(]] [[  const FetchLogEntry entry = read_fetch_log(]])
-mutate([[position, words::kFetchLogCount);
+mutate([[position, capacity());
 }
 
-}  // namespace]] [[position, words::kFetchLogCount);
+}  // namespace]] [[position, capacity());
   if (is(Mutant::kIgnoreOverflow) && entry.is == FetchLogEntry::Is::kOverwritten) return {};
   return entry;
 }

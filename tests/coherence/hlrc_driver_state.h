@@ -91,7 +91,7 @@ struct Explored {
     add(all, episode.has_all_);
     for (size_t n = 0; n < kNodes; ++n) {
       const NodeId node(static_cast<uint16_t>(n));
-      add(all, episode.early_[n]);
+      add(all, episode.reads_[n]);
       add(all, episode.lists_[n]);
       all.push_back(std::as_writable_bytes(std::span(episode.words_of(node), 1 + runs())));
       all.push_back(std::as_writable_bytes(std::span(episode.runs_of(node), runs())));
@@ -138,7 +138,7 @@ struct Explored {
 
   static void forget_what_was_read(EpisodePages& episode) {
     episode.has_all_ = false;
-    episode.early_ = {};
+    episode.reads_ = {};
     episode.lists_ = {};
     for (size_t n = 0; n < kNodes; ++n) {
       const NodeId node(static_cast<uint16_t>(n));

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "emulation/tournament.h"
 
 namespace multigrain::ordered {
 namespace {
@@ -23,6 +24,7 @@ constexpr unsigned kParticipants = 6;
 struct Machine {
   Turn turn;
   std::array<Participant, kParticipants> participants;
+  std::array<uint32_t, Tournament::words(kParticipants)> tree;
 };
 
 // What one participant has done in one of its turns.
@@ -79,7 +81,8 @@ class Turns {
     uint64_t interruptions;
   };
   explicit Turns(Shared& shared) : shared_(shared) {
-    multigrain::ordered::start({.participants = shared.machine.participants, .turn = &shared.machine.turn});
+    multigrain::ordered::start(
+        {.participants = shared.machine.participants, .tree = shared.machine.tree, .turn = &shared.machine.turn});
   }
   Shared& shared_;
   std::thread successor_;
@@ -89,21 +92,18 @@ std::optional<Nanoseconds> at_once(unsigned) {
   return 0;
 }
 
-TEST(OrderedExecution, TheEarliestIsTheReadyOneOfLeastTimeAndNumber) {
-  std::array<Participant, 4> participants{};
-  EXPECT_EQ(earliest(participants), std::nullopt);
-  participants[0].state = Participant::kWaits;
-  participants[1].state = Participant::kReady;
-  participants[1].time = 7;
-  participants[2].state = Participant::kReady;
-  participants[2].time = 5;
-  participants[3].state = Participant::kReady;
-  participants[3].time = 5;
-  EXPECT_EQ(earliest(participants), 2u);
-  participants[2].state = Participant::kRuns;
-  EXPECT_EQ(earliest(participants), 3u);
-  participants[3].state = Participant::kOutside;
-  EXPECT_EQ(earliest(participants), 1u);
+TEST(OrderedExecution, OnlyWhoIsReadyOrComesHasANextEvent) {
+  Participant participant{};
+  EXPECT_EQ(next_event(participant), std::nullopt);
+  participant.time = 7;
+  participant.was_made_ready = true;
+  EXPECT_EQ(next_event(participant), 7u);
+  for (const auto state : {Participant::kWaits, Participant::kRuns, Participant::kOutside}) {
+    participant.state = state;
+    EXPECT_EQ(next_event(participant), std::nullopt);
+  }
+  participant.state = Participant::kReady;
+  EXPECT_EQ(next_event(participant), 7u);
 }
 
 TEST(OrderedExecution, EventsComeInTheOrderOfTheirTimes) {

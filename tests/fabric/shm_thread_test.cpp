@@ -281,11 +281,12 @@ struct Pinger {
 
 // This is the test of doorbell.h. Pingers wait for each answer the way the runtime does, spinning for a random time
 // before they sleep; on the answering node threads come and go at random. A message that no thread sees stops the test.
-TEST_F(ShmThreads, NoSleeperMissesAMessage) {
+// Two nodes, of so many, ping a third one.
+void ping_without_a_loss(unsigned nodes, const std::array<unsigned, 2>& pingers_at, unsigned answers_at) {
   constexpr unsigned kPingers = 2;
   constexpr uint64_t kRounds = 50'000 / kSlower;
-  const ShmJob job(kPingers + 1);
-  const auto answerer = job.attach(kPingers);
+  const ShmJob job(nodes);
+  const auto answerer = job.attach(answers_at);
   answer_pings(*answerer);
   std::atomic<bool> over{false};
   const Service answers(*answerer);
@@ -307,12 +308,12 @@ TEST_F(ShmThreads, NoSleeperMissesAMessage) {
   std::array<Pinger, kPingers> pingers;
   std::vector<std::thread> threads;
   for (unsigned p = 0; p < kPingers; ++p) {
-    pingers[p].attach(job, p);
-    threads.emplace_back([&pinger = pingers[p], p] {
+    pingers[p].attach(job, pingers_at[p]);
+    threads.emplace_back([&pinger = pingers[p], p, answers_at] {
       const Service service(*pinger.fabric);
       std::mt19937 random(100 + p);
       for (uint64_t round = 1; round <= kRounds; ++round) {
-        pinger.ping(NodeId(kPingers), round);
+        pinger.ping(NodeId(static_cast<uint16_t>(answers_at)), round);
         pinger.await(round, random);
       }
     });
@@ -321,6 +322,17 @@ TEST_F(ShmThreads, NoSleeperMissesAMessage) {
   over.store(true);
   for (std::thread& thread : pollers) thread.join();
   for (const Pinger& pinger : pingers) EXPECT_EQ(pinger.answered.load(), kRounds);
+}
+
+TEST_F(ShmThreads, NoSleeperMissesAMessage) {
+  ping_without_a_loss(3, {0, 1}, 2);
+}
+
+// The two bits of a source on a large machine are not set and cleared at once (source_groups.h). Pingers of one group, and
+// of two.
+TEST_F(ShmThreads, NoSleeperMissesAMessageOfAGroup) {
+  ping_without_a_loss(140, {128, 139}, 5);
+  ping_without_a_loss(140, {3, 130}, 129);
 }
 
 // This does the same with processors that compute: senders leave messages to them, and they look for messages, do not

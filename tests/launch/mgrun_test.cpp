@@ -168,8 +168,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadUsage{{}, "no program"}, BadUsage{{"--nodes", "2"}, "no program"},
         BadUsage{{"--bogus", "true"}, "unknown option '--bogus'"},
         BadUsage{{"--nodes", "2", "-z", "true"}, "unknown option '-z'"},
-        BadUsage{{"--nodes", "0", "true"}, "--nodes is '0'; it must be a whole number from 1 to 64"},
-        BadUsage{{"--nodes", "65", "true"}, "--nodes is '65'; it must be a whole number from 1 to 64"},
+        BadUsage{{"--nodes", "0", "true"}, "--nodes is '0'; it must be a whole number from 1 to 1024"},
+        BadUsage{{"--nodes", "1025", "true"}, "--nodes is '1025'; it must be a whole number from 1 to 1024"},
         BadUsage{{"--nodes", "2x", "true"}, "--nodes is '2x'; it must be a whole number"},
         BadUsage{{"--nodes", "-1", "true"}, "--nodes"}, BadUsage{{"--nodes", "", "true"}, "--nodes"},
         BadUsage{{"--nodes", "99999999999", "true"}, "--nodes"},
@@ -275,7 +275,7 @@ TEST_F(MgrunTest, OptionsOverrideTheEnvironment) {
   run({"--net", "latency=5us", "sh", "-c", script + " || true"}, variables);
   EXPECT_EQ(out(), "2,8192,latency=5us\n");
   EXPECT_EQ(run({"true"}, {{"MULTIGRAIN_NODES", "zero"}}), 2);
-  EXPECT_THAT(err(), HasSubstr("MULTIGRAIN_NODES is 'zero'; it must be a whole number from 1 to 64"));
+  EXPECT_THAT(err(), HasSubstr("MULTIGRAIN_NODES is 'zero'; it must be a whole number from 1 to 1024"));
   EXPECT_EQ(run({"true"}, {{"MULTIGRAIN_VERBOSE", "yes"}}), 2);
   EXPECT_THAT(err(), HasSubstr("MULTIGRAIN_VERBOSE"));
 }

@@ -110,8 +110,8 @@ TEST(Report, BadReportsAreRefused) {
   report.processors = 257;
   EXPECT_THAT(check_report(report).error().message, testing::HasSubstr("257 processors"));
   report = two_nodes()[0];
-  report.node = 64;
-  EXPECT_THAT(check_report(report).error().message, testing::HasSubstr("node 64"));
+  report.node = Config::kMaxNodes;
+  EXPECT_THAT(check_report(report).error().message, testing::HasSubstr("node 1024"));
   report = two_nodes()[0];
   ++report.processor[1].category_ns[0];
   EXPECT_THAT(check_report(report).error().message, testing::HasSubstr("does not add up"));

@@ -25,6 +25,9 @@
 
 namespace multigrain::dszoom {
 
+// Directory entries have room for no more nodes.
+using NodeSet = SmallNodeSet;
+
 // A node's rights epoch decides which of these holds for the hazards that were read with it.
 enum class ScanResult : uint8_t {
   kValid,                 // they show all threads that use a cached right

@@ -34,6 +34,9 @@
 
 namespace multigrain::dszoom {
 
+// Directory entries have room for no more nodes.
+using NodeSet = SmallNodeSet;
+
 // An entry has a bit for each of this many nodes.
 inline constexpr unsigned kMaxNodes = MG_FINE_MAX_NODES;
 

@@ -13,7 +13,7 @@ namespace multigrain::hlrc {
 void Driver::acquire(NodeId from) {
   if (from == self_) return;
   const CategoryScope protocol(this_profile(), Category::kProtocol);
-  NoticeReader::Timestamp timestamp;
+  NoticeReader::Timestamp timestamp(nodes_);
   reader_->read_timestamp(from, known_, timestamp);
   apply_notices(timestamp);
 }
@@ -21,7 +21,7 @@ void Driver::acquire(NodeId from) {
 void Driver::acquire_all() {
   if (nodes_ == 1) return;
   const CategoryScope protocol(this_profile(), Category::kProtocol);
-  NoticeReader::Timestamp timestamp;
+  NoticeReader::Timestamp timestamp(nodes_);
   reader_->read_all_timestamps(known_, timestamp);
   apply_notices(timestamp);
 }
@@ -38,7 +38,7 @@ void Driver::catch_up() {
   }
   if (has_acquired) return;
   const CategoryScope protocol(this_profile(), Category::kProtocol);
-  NoticeReader::Timestamp timestamp;
+  NoticeReader::Timestamp timestamp(nodes_);
   reader_->read_all_timestamps(known_, timestamp);
   MULTIGRAIN_STEP(&known_);
   if (nodes_with_news(timestamp.time(), known_, self_, nodes_).empty()) return;

@@ -40,7 +40,7 @@ void Driver::acquire_at_barrier() {
   if (left_ == arrived) return;
   episode_->start(arrived - 1);
   if (exchanges_wanted()) to_lines_->start(arrived - 1);
-  NoticeReader::Timestamp timestamp;
+  NoticeReader::Timestamp timestamp(nodes_);
   reader_->read_all_timestamps(known_, timestamp);
   episode_->finish(arrived - 1);
   if (exchanges_wanted()) to_lines_->finish(arrived - 1);

@@ -79,24 +79,24 @@ Completion EpisodePages::start_get(NodeId node, uint64_t episode, uint64_t from,
 void EpisodePages::start(uint64_t episode) {
   for (uint16_t n = 0; n < fabric_.nodes(); ++n)
     if (n != fabric_.self().value)
-      early_[n] = start_get(NodeId(n), episode, 0, std::min<uint64_t>(kEarly, place_.runs + 1));
+      reads_[n] = start_get(NodeId(n), episode, 0, std::min<uint64_t>(kEarly, place_.runs + 1));
 }
 
 void EpisodePages::finish(uint64_t episode) {
   has_all_ = !is_too_much_;
-  std::array<Completion, NodeSet::kCapacity> rest{};
   for (uint16_t n = 0; n < fabric_.nodes(); ++n) {
     if (n == fabric_.self().value) continue;
-    fabric_.wait(early_[n]);
+    fabric_.wait(reads_[n]);
+    reads_[n] = {};
     const uint64_t size = *words_of(NodeId(n));
     has_all_ = has_all_ && size != kTooMany;
     if (size == kTooMany) continue;
     if (size > place_.runs) panic("a node says that it names more runs of pages than there is room for:", n);
-    if (size + 1 > kEarly) rest[n] = start_get(NodeId(n), episode, kEarly, size + 1 - kEarly);
+    if (size + 1 > kEarly) reads_[n] = start_get(NodeId(n), episode, kEarly, size + 1 - kEarly);
   }
   for (uint16_t n = 0; n < fabric_.nodes(); ++n) {
     if (n == fabric_.self().value) continue;
-    fabric_.wait(rest[n]);
+    fabric_.wait(reads_[n]);
     if (has_all_) decode_list(NodeId(n));
   }
   if (has_all_) lists_[fabric_.self().value] = size_ == 0 ? std::span<const NoticeRun>{} : std::span(&own_[0], size_);

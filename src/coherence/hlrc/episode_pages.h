@@ -25,7 +25,8 @@ namespace multigrain::hlrc {
 // have them, or with nullopt. `lists` has the runs of each node, in ascending order; the runs of a node do not overlap.
 template <typename Visit>
 void for_each_named_run(std::span<const std::span<const NoticeRun>> lists, Visit&& visit) {
-  std::array<size_t, NodeSet::kCapacity> next{};
+  std::array<size_t, NodeSet::kCapacity> next;
+  std::fill_n(next.begin(), lists.size(), 0);
   uint64_t from = 0;  // all pages before it have been visited
   while (true) {
     // A list that has any page between `from` and `end` has all of them.
@@ -107,9 +108,9 @@ class EpisodePages {
   uint64_t size_ = 0;
   bool is_too_much_ = false;
 
-  SparseTable<uint64_t> words_;  // each node's list, as it was read
-  SparseTable<NoticeRun> runs_;  // the same, decoded
-  std::array<Completion, NodeSet::kCapacity> early_{};
+  SparseTable<uint64_t> words_;                         // each node's list, as it was read
+  SparseTable<NoticeRun> runs_;                         // the same, decoded
+  std::array<Completion, NodeSet::kCapacity> reads_{};  // of each node's list: its beginning, then its rest
   std::array<std::span<const NoticeRun>, NodeSet::kCapacity> lists_{};
   bool has_all_ = false;
 };

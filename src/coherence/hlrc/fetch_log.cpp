@@ -4,14 +4,15 @@
 #include "profile/virtual_time.h"
 
 namespace multigrain::hlrc {
-namespace {
 
-// Returns where, at a home, the entry of `node` at `position` is.
-uint64_t word_of(size_t node, uint64_t position) {
-  return words::kFetchLog + (node * words::kFetchLogCount + position % words::kFetchLogCount) * sizeof(uint64_t);
+uint64_t FetchLog::capacity() const {
+  return words::fetch_log_count(nodes_);
 }
 
-}  // namespace
+uint64_t FetchLog::word_of(size_t node, uint64_t position) const {
+  const uint64_t entries = capacity();
+  return words::kFetchLog + (node * entries + position % entries) * sizeof(uint64_t);
+}
 
 FetchLog::FetchLog(Fabric& fabric)
     : fabric_(fabric), nodes_(static_cast<uint16_t>(fabric.nodes())), own_(fabric, !virtual_time::on()) {}
@@ -21,11 +22,11 @@ Completion FetchLog::start_append(NodeId home, NoticeRun run, uint64_t& replaced
   const LockGuard hold(written.lock);
   const uint64_t position = written.end++;
   return fabric_.start_fetch_and_set(home, SegmentId::kWords, word_of(fabric_.self().value, position),
-                                     LogEntry::encode(run, position, words::kFetchLogCount), replaced);
+                                     LogEntry::encode(run, position, capacity()), replaced);
 }
 
 FetchLogEntry FetchLog::at(uint16_t n, uint64_t position) const {
-  return read_fetch_log(own_.load(word_of(n, position)), position, words::kFetchLogCount);
+  return read_fetch_log(own_.load(word_of(n, position)), position, capacity());
 }
 
 }  // namespace multigrain::hlrc

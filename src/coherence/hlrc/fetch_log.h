@@ -74,6 +74,9 @@ class FetchLog {
 
  private:
   friend struct Explored;  // tests/coherence/hlrc_driver_state.h
+  // Returns how many entries a ring has, and where, at a home, the entry of `node` at `position` is.
+  [[nodiscard]] uint64_t capacity() const;
+  [[nodiscard]] uint64_t word_of(size_t node, uint64_t position) const;
   // Returns the entry of node `n` at `position` of its ring at this home.
   [[nodiscard]] FetchLogEntry at(uint16_t n, uint64_t position) const;
 

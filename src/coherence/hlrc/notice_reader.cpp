@@ -24,12 +24,16 @@ Result<std::unique_ptr<NoticeReader>> NoticeReader::create(Fabric& fabric, uint6
   auto runs = SparseTable<NoticeRun>::create(entries, "runs of pages in write notices");
   if (!runs) return tl::unexpected(runs.error());
   reader->runs_ = std::move(*runs);
+  auto gets = SparseTable<Get>::create(fabric.nodes(), "reads of write notices");
+  if (!gets) return tl::unexpected(gets.error());
+  reader->gets_ = std::move(*gets);
   return reader;
 }
 
 // --- Timestamps
 
 Completion NoticeReader::start_early(NodeId node, const Known& known, Timestamp& timestamp) const {
+  if (!reads_early()) return {};
   Timestamp::Entries& early = timestamp.early_[node.value];
   MULTIGRAIN_STEP(&known[node.value]);
   early.begin = known[node.value].load(std::memory_order_acquire);
@@ -48,18 +52,22 @@ void NoticeReader::read_timestamp(NodeId releaser, const Known& known, Timestamp
 }
 
 void NoticeReader::read_all_timestamps(const Known& known, Timestamp& timestamp) const {
-  std::array<Completion, NodeSet::kCapacity> times;
-  std::array<Completion, NodeSet::kCapacity> entries;
-  for (uint16_t n = 0; n < fabric_.nodes(); ++n) {
-    if (n == fabric_.self().value) continue;
-    times[n] = fabric_.start_get(NodeId(n), SegmentId::kWords, words::kVector + n * sizeof(uint64_t),
-                                 std::as_writable_bytes(std::span(&timestamp.time_[n], 1)));
-    entries[n] = start_early(NodeId(n), known, timestamp);
-  }
-  for (uint16_t n = 0; n < fabric_.nodes(); ++n) {
-    if (n == fabric_.self().value) continue;
-    fabric_.wait(times[n]);
-    fabric_.wait(entries[n]);
+  std::array<Completion, kTogether> times;
+  std::array<Completion, kTogether> entries;
+  const auto nodes = static_cast<uint16_t>(fabric_.nodes());
+  for (uint16_t first = 0; first < nodes; first += kTogether) {
+    const auto end = std::min<uint16_t>(first + kTogether, nodes);
+    for (uint16_t n = first; n < end; ++n) {
+      if (n == fabric_.self().value) continue;
+      times[n - first] = fabric_.start_get(NodeId(n), SegmentId::kWords, words::kVector + n * sizeof(uint64_t),
+                                           std::as_writable_bytes(std::span(&timestamp.time_[n], 1)));
+      entries[n - first] = start_early(NodeId(n), known, timestamp);
+    }
+    for (uint16_t n = first; n < end; ++n) {
+      if (n == fabric_.self().value) continue;
+      fabric_.wait(times[n - first]);
+      fabric_.wait(entries[n - first]);
+    }
   }
 }
 
@@ -94,22 +102,22 @@ std::optional<std::span<const NoticeRun>> NoticeReader::read(const Timestamp& ti
                                                              NodeSet news) {
   runs_read_ = 0;
   bool overwritten = false;
-  std::array<Get, NodeSet::kCapacity> gets;
   uint64_t to = 0;
   news.for_each([&](NodeId node) {
     const uint64_t begin = known[node.value].load(std::memory_order_relaxed);
     const uint64_t end = timestamp.time_[node.value];
-    if (take_early(timestamp.early_[node.value], begin, end)) return;
+    gets_[node.value] = {};
+    if (reads_early() && take_early(timestamp.early_[node.value], begin, end)) return;
     const std::optional<RingPiece> piece = pieces_of_ring(begin, end, words::kNoticeCount);
     if (!piece) {
       overwritten = true;
       return;
     }
-    gets[node.value] = start_get(node, *piece, to);
+    gets_[node.value] = start_get(node, *piece, to);
     to += end - begin;
   });
   news.for_each([&](NodeId node) {
-    const Get& get = gets[node.value];
+    const Get& get = gets_[node.value];
     if (get.entries.empty()) return;
     for (const Completion completion : get.completions) fabric_.wait(completion);
     switch (read_notices(get.entries, known[node.value].load(std::memory_order_relaxed), words::kNoticeCount, pages_,

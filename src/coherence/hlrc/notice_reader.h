@@ -2,6 +2,7 @@
 // the log of each node whose notices the releaser knows further than this node.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -22,6 +23,9 @@ class NoticeReader {
   // published.
   using Known = std::array<std::atomic<uint64_t>, NodeSet::kCapacity>;
 
+  // On a machine of more nodes, nothing is read before it is known how much.
+  static constexpr unsigned kMostEarly = 64;
+
   // `pages` is how many pages the region has.
   static Result<std::unique_ptr<NoticeReader>> create(Fabric& fabric, uint64_t pages);
 
@@ -30,6 +34,8 @@ class NoticeReader {
   // round trip instead of two.
   class Timestamp {
    public:
+    // Of a machine of so many nodes: no node has published anything.
+    explicit Timestamp(unsigned nodes) { std::fill_n(time_.begin(), nodes, 0); }
     [[nodiscard]] const VectorTime& time() const { return time_; }
 
    private:
@@ -40,8 +46,8 @@ class NoticeReader {
       uint64_t count = 0;
       std::array<uint64_t, kMost> words;
     };
-    VectorTime time_{};
-    std::array<Entries, NodeSet::kCapacity> early_;
+    VectorTime time_;
+    std::array<Entries, kMostEarly> early_;
   };
   // Any number of threads may call these at the same time.
   void read_timestamp(NodeId releaser, const Known& known, Timestamp& timestamp) const;
@@ -61,6 +67,9 @@ class NoticeReader {
   };
 
   NoticeReader(Fabric& fabric, uint64_t pages) : fabric_(fabric), pages_(pages) {}
+  // Timestamps are read from so many nodes at the same time.
+  static constexpr uint16_t kTogether = 64;
+  [[nodiscard]] bool reads_early() const { return fabric_.nodes() <= kMostEarly; }
   Completion start_early(NodeId node, const Known& known, Timestamp& timestamp) const;
   bool take_early(const Timestamp::Entries& early, uint64_t begin, uint64_t end);
   Get start_get(NodeId node, const RingPiece& piece, uint64_t to);
@@ -69,6 +78,7 @@ class NoticeReader {
   const uint64_t pages_;
   SparseTable<uint64_t> entries_;
   SparseTable<NoticeRun> runs_;
+  SparseTable<Get> gets_;  // of each node
   uint64_t runs_read_ = 0;
 };
 

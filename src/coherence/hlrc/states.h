@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "base/node_set.h"
 #include "coherence/action_list.h"
 
 namespace multigrain::hlrc {
@@ -36,13 +37,20 @@ enum class Access : uint8_t { kRead, kWrite };
 // The nodes that have written a page in the last episodes, as far as it matters for where its home is. Every node keeps the
 // same of every page.
 struct Writers {
-  uint8_t last_plus_one = 0;  // the node that alone wrote the page in the last episode in which it was written; 0: none
-  uint8_t episodes = 0;       // in so many such episodes one after the other
-  uint8_t needed = 0;         // that are needed for the home to move, but for one
-  uint8_t home_plus_one = 0;  // where it has moved; 0: it is where it was placed, which a node may not know
+  static constexpr unsigned kMostMoves = 6;  // that are counted
 
+  // The node that alone wrote the page in the last episode in which it was written; 0: none.
+  uint32_t last_plus_one : 11 = 0;
+  // Where the home has moved; 0: it is where it was placed, which a node may not know.
+  uint32_t home_plus_one : 11 = 0;
+  uint32_t episodes : 7 = 0;  // so many such episodes came one after the other; at most needed() + 1
+  uint32_t moves : 3 = 0;     // that the home made after the first one; at most kMostMoves
+
+  // Returns how many such episodes are needed for the home to move, but for one.
+  [[nodiscard]] unsigned needed() const { return (1u << moves) - 1; }
   bool operator==(const Writers&) const = default;
 };
+static_assert(sizeof(Writers) == sizeof(uint32_t) && NodeSet::kCapacity < 1u << 11);
 
 // What the driver must do, in order, before it lets go of the page.
 enum class Verb : uint8_t {

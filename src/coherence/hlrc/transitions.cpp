@@ -310,19 +310,19 @@ void on_protect(Page& page, const Context& context, Actions& actions) {
 }
 
 bool on_episode_end(Writers& writers, std::optional<NodeId> writer) {
-  constexpr unsigned kMostNeeded = 63;
   if (!writer) {
     writers.last_plus_one = 0;
     writers.episodes = 0;
     return false;
   }
-  const auto plus_one = static_cast<uint8_t>(writer->value + 1);
-  const unsigned before = writers.last_plus_one == plus_one ? writers.episodes : 0u;
-  writers.episodes = static_cast<uint8_t>(std::min(before + 1, kMostNeeded + 1));
-  writers.last_plus_one = plus_one;
-  if (writers.home_plus_one == plus_one || writers.episodes <= writers.needed) return false;
-  if (writers.home_plus_one != 0) writers.needed = static_cast<uint8_t>(std::min(2u * writers.needed + 1, kMostNeeded));
-  writers.home_plus_one = plus_one;
+  constexpr unsigned kMostEpisodes = 1u << Writers::kMostMoves;
+  const uint32_t plus_one = (writer->value + 1u) & 0x7ff;
+  const uint32_t before = writers.last_plus_one == plus_one ? writers.episodes : 0u;
+  writers.episodes = std::min(before + 1, kMostEpisodes) & 0x7f;
+  writers.last_plus_one = plus_one & 0x7ff;
+  if (writers.home_plus_one == plus_one || writers.episodes <= writers.needed()) return false;
+  if (writers.home_plus_one != 0) writers.moves = std::min(writers.moves + 1u, Writers::kMostMoves) & 7;
+  writers.home_plus_one = plus_one & 0x7ff;
   return true;
 }
 

@@ -28,10 +28,18 @@ inline constexpr uint64_t kToLinesBytes = uint64_t{1} << 16;  // the size of eac
 MULTIGRAIN_RING(kToLinesRuns, kToLinesBytes / sizeof(uint64_t) - 1);
 static_assert(kToLines + 2 * kToLinesBytes <= kNotices);
 
-// Here is the fetch log, which other nodes write. It has a ring of kFetchLogCount words for each node.
+// Here is the fetch log, which other nodes write. It has a ring of fetch_log_count() words for each node.
 inline constexpr uint64_t kFetchLog = uint64_t{66} << 20;
 inline constexpr uint64_t kFetchLogBytes = uint64_t{1} << 17;  // the size of each node's ring
 MULTIGRAIN_RING(kFetchLogCount, kFetchLogBytes / sizeof(uint64_t));
-inline constexpr Range kFetchWords{kFetchLog, NodeSet::kCapacity* kFetchLogBytes};
+inline constexpr unsigned kFetchLogs = 64;  // so many rings of that size
+inline constexpr Range kFetchWords{kFetchLog, kFetchLogs* kFetchLogBytes};
+// Returns how many entries the ring of a node has on a machine of so many nodes. The rings of a larger one are shorter.
+inline uint64_t fetch_log_count(unsigned nodes) {
+  uint64_t count = kFetchLogCount;
+  for (unsigned places = kFetchLogs; places < nodes; places *= 2) count /= 2;
+  return count;
+}
+static_assert(NodeSet::kCapacity * sizeof(uint64_t) <= kFetchLogBytes);
 
 }  // namespace multigrain::words

@@ -7,6 +7,7 @@
 
 #include "base/steps.h"
 #include "coherence/mgs/message_types.h"
+#include "coherence/mgs/page_words.h"
 #include "profile/virtual_time.h"
 
 namespace multigrain::mgs {
@@ -37,6 +38,9 @@ Driver::Driver(const NodeServices& services, const Options& options, PagePool tw
 
 Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, const Options& options) {
   const size_t page_size = services.region.page_size();
+  if (options.reads_one_sided && services.fabric.nodes() > PageWord::kMostNodes)
+    return fail("nodes read pages by themselves under mgs on machines of at most {} nodes, and this one has {}",
+                PageWord::kMostNodes, services.fabric.nodes());
   auto twins = create_twins(services);
   if (!twins) return tl::unexpected(twins.error());
   const size_t diff_buffer = (sizeof(KeptDiff) + max_encoded_size(page_size) + 4095) / 4096 * 4096;

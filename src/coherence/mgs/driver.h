@@ -84,6 +84,8 @@ class Driver final : public PageDriver {
   };
 
   struct alignas(64) Record : TwinnedRecord {
+    // The records live as long as the node. The bit maps of their sets of nodes go with its process.
+    using MayBeForgotten = void;
     // The domains, of those that wait for the RACK of the REL that is out, whose releases have slot 1; the others have slot 0.
     DomainSet in_slot_1 MG_GUARDED_BY(lock);
     bool readable MG_GUARDED_BY(lock) = false;  // the view allows reading, and not writing

@@ -17,6 +17,8 @@ namespace multigrain::mgs {
 class PageWord {
  public:
   static constexpr uint64_t kClosed = 0;
+  static constexpr unsigned kMostNodes = SmallNodeSet::kCapacity;
+  static_assert(kMostNodes == Config::kMaxOneSidedReaders);
   static_assert(words::kMinPageBytes == Config::kMinPageSize);
 
   PageWord(uint64_t value, NodeId home) : value_(value), home_(home) {}
@@ -24,7 +26,7 @@ class PageWord {
   // Returns where the word of a page is in the segment.
   static constexpr uint64_t at(PageId page) { return page.value * sizeof(uint64_t); }
   // Returns what a reader adds, and what the home stores to open the word.
-  static constexpr uint64_t bit(NodeId node) { return NodeSet::of(node).bits(); }
+  static constexpr uint64_t bit(NodeId node) { return SmallNodeSet::of(node).bits(); }
 
   [[nodiscard]] uint64_t value() const { return value_; }
   [[nodiscard]] bool is_open() const { return (value_ & bit(home_)) != 0; }

@@ -88,7 +88,7 @@ class Transition {
   bool message(NodeId from, MessageKind kind);
   void fetched();
   void refused();
-  bool readers(NodeSet readers);
+  bool readers(const NodeSet& readers);
   // Handles the home's messages to itself.
   void process_self_messages();
 
@@ -458,7 +458,7 @@ bool Transition::server_message(NodeId from, MessageKind kind) {
   }
 }
 
-bool Transition::readers(NodeSet readers) {
+bool Transition::readers(const NodeSet& readers) {
   bool may_be = !readers.contains(context_.self) && mgs::may_be_read(page_);
   readers.for_each(
       [&](NodeId node) { may_be = may_be && !server_.read_dir.contains(node) && !server_.write_dir.contains(node); });
@@ -678,7 +678,7 @@ void on_refused(Page& page, const PageContext& context, Actions& actions) {
   Transition(page, context, actions).refused();
 }
 
-bool on_readers(Page& page, const PageContext& context, NodeSet readers) {
+bool on_readers(Page& page, const PageContext& context, const NodeSet& readers) {
   Actions none;
   return readers.empty() || Transition(page, context, none).readers(readers);
 }

@@ -36,7 +36,7 @@ void on_refused(Page& page, const PageContext& context, Actions& actions);
 
 // At the home, which has just closed the page's word: these nodes have read the page by themselves. Returns false if one
 // of them cannot have done so: the run must end. Every other event of the server comes behind this one.
-[[nodiscard]] bool on_readers(Page& page, const PageContext& context, NodeSet readers);
+[[nodiscard]] bool on_readers(Page& page, const PageContext& context, const NodeSet& readers);
 
 // Returns whether other nodes may read the page at its home by themselves, as far as the server knows: the word may be
 // open once the actions of the last event have been carried out.

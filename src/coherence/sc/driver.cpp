@@ -39,6 +39,9 @@ const char* message_name(MessageType type) {
 }
 
 Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, unsigned prefetch) {
+  if (services.fabric.nodes() > NodeSet::kCapacity)
+    return fail("the protocol sc has directory entries for {} nodes, and the machine has {}", NodeSet::kCapacity,
+                services.fabric.nodes());
   std::unique_ptr<Driver> driver(new Driver(services, prefetch));
   auto records = Records::create(services.region.page_count());
   if (!records) return tl::unexpected(records.error());

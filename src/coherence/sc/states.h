@@ -11,6 +11,9 @@
 
 namespace multigrain::sc {
 
+// Directory entries have room for no more nodes.
+using NodeSet = SmallNodeSet;
+
 // kReadToWrite: a thread reads, and is expected to write next. It waits as a reader does, but for the only copy.
 enum class Access : uint8_t { kRead, kReadToWrite, kWrite };
 

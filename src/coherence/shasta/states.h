@@ -12,6 +12,9 @@
 
 namespace multigrain::shasta {
 
+// Directory entries have room for no more nodes.
+using NodeSet = SmallNodeSet;
+
 // --- Messages
 
 enum class MessageKind : uint8_t {

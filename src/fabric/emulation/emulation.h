@@ -5,6 +5,7 @@
 //   a page on   a VirtualFabric::NodeState a node
 //   then        a virtual_time::ProcessorClock a processor of the machine
 //   then        an ordered::Participant a processor and a node's protocol handler
+//   then        the words of a Tournament of the participants
 #pragma once
 
 #include <atomic>
@@ -14,6 +15,7 @@
 
 #include "base/error.h"
 #include "emulation/ordered_execution.h"
+#include "emulation/tournament.h"
 #include "fabric/emulation/virtual_fabric.h"
 #include "profile/virtual_time.h"
 
@@ -24,7 +26,7 @@ class Emulation {
  public:
   // Returns how long that memory is.
   static constexpr size_t bytes(size_t nodes, size_t processors) {
-    return participants_at(nodes, processors) + (nodes + processors) * sizeof(ordered::Participant);
+    return tree_at(nodes, processors) + Tournament::words(nodes + processors) * sizeof(uint32_t);
   }
 
   // `memory` has at least bytes(nodes, processors) bytes, is aligned to a page, and outlives this object.
@@ -39,6 +41,8 @@ class Emulation {
             .order = {
                 .participants = {reinterpret_cast<ordered::Participant*>(base_ + participants_at(nodes_, processors_)),
                                  nodes_ + processors_},
+                .tree = {reinterpret_cast<uint32_t*>(base_ + tree_at(nodes_, processors_)),
+                         Tournament::words(nodes_ + processors_)},
                 .turn = &reinterpret_cast<Head*>(base_)->turn}};
   }
   [[nodiscard]] std::span<VirtualFabric::NodeState> nodes() const {
@@ -56,6 +60,9 @@ class Emulation {
   static constexpr size_t clocks_at(size_t nodes) { return kNodesAt + nodes * sizeof(VirtualFabric::NodeState); }
   static constexpr size_t participants_at(size_t nodes, size_t processors) {
     return clocks_at(nodes) + processors * sizeof(virtual_time::ProcessorClock);
+  }
+  static constexpr size_t tree_at(size_t nodes, size_t processors) {
+    return participants_at(nodes, processors) + (nodes + processors) * sizeof(ordered::Participant);
   }
 
   std::byte* base_;

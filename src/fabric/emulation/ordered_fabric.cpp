@@ -147,8 +147,7 @@ void OrderedFabric::fetch_part(const Message& message, uint32_t from, std::span<
 
 void OrderedFabric::serve() {
   while (!stop_serving_.exchange(false, std::memory_order_seq_cst)) {
-    for (uint64_t flushed = shm_.flush(); flushed != 0; flushed &= flushed - 1)
-      ordered::make_ready(virtual_time::handler_of(static_cast<unsigned>(std::countr_zero(flushed))), now_);
+    shm_.flush().for_each([&](NodeId to) { ordered::make_ready(virtual_time::handler_of(to.value), now_); });
     const auto first = shm_.first_arrived();
     Nanoseconds due = kNever;
     if (first) due = first->arrival == 0 ? now_ : std::max(first->arrival, free_at_);

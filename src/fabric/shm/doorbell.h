@@ -2,10 +2,11 @@
 //
 // Waking a sleeping thread costs 15 microseconds; a cache line that changes hands costs 0.1. So the doorbell counts the
 // threads of the node that poll, and a sender makes the system call only if there is none. The doorbell is one cache
-// line: setting the pending bit brings the count of pollers along.
+// line: setting the pending bit brings the count of pollers along. On a machine of more than 64 nodes the sources' bits are
+// in words behind it, and `pending` is their summary (source_groups.h).
 //
-//   pending  a bit a source: the source's ring may hold messages. The node's own bit: it has work beside messages
-//            (Fabric::mark_own_work). A thread that sets that bit wakes the service thread, unless the node is attended;
+//   pending  a bit a source: the source's ring may hold messages. The node's own bit (on a large machine, bit 63): it has
+//            work beside messages (Fabric::mark_own_work). A thread that sets that bit wakes the service thread, unless the node is attended;
 //            by (c) below, the service thread then looks at the bit at the end of an interval
 //   pollers  how many threads look at `pending` again and again; kWaking: the service thread is being woken
 //   wakes    the futex word of the service thread, which counts the reasons to wake it
@@ -22,7 +23,7 @@
 //   Poller      (any thread in poll(), counted or not)
 //               P1 takes the source's token (or skips the source), P2 clears the bit, P3 drains the ring; if it stops
 //               early (enough for one batch, or the next message is not due) P4 sets the bit again;
-//               P5 gives the token back, P6 if the bit is set does S3
+//               P5 gives the token back, P6 if the bit is set, or on a large machine any of its group, does S3
 //   Leaver      (a thread that ends polling, or computing)
 //               L1 decrements pollers or computing, L2 if that made it 0 and pending != 0 (or overflow waits) does S3
 //   Service     V1 reads wakes; V2 clears kWaking and, if pollers = 0, counts itself; V3 polls until it finds nothing
@@ -55,6 +56,10 @@
 //       so it reads pending after X has set the bit, at the end of an interval or then, and what it does is that of (b). A
 //       processor that goes to sleep has decremented computing before; if X has read the count from before that, the
 //       processor's L2 sees the bit. So a message waits for an interval only if a processor computes.
+//   On a large machine S2 and P2 are insert() and erase() of source_groups.h, and V5 and L2 look at the summary, and then at
+//   the groups. S3 follows insert() whether that has set the summary or found it set: so whoever takes the count of pollers
+//   to 0 after X's S3 finds the group's bit in the summary, or another thread is between E2 and the end of its erase(). That
+//   thread has the token of a source of this group, so its P6 is still to come, and finds the group not empty.
 // (3) Suppose that V5 leaves a source out. If it does so because the token is held: V5's reading of the token precedes
 //     P5, so P6 sees the bit and reads pollers after V4, which is (a) or (b). If it does so because the head is not
 //     due: the message at the head of a ring stays there until it is due, and no message behind it may pass, so waking
@@ -62,10 +67,12 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 #include "base/clock.h"
 #include "base/futex.h"
+#include "fabric/shm/source_groups.h"
 #include "profile/virtual_time.h"
 
 namespace multigrain {
@@ -82,18 +89,27 @@ struct alignas(64) Doorbell {
   std::atomic<uint32_t> computing;
   std::atomic<uint32_t> attended;
 
-  static constexpr uint64_t bit(unsigned source) { return uint64_t{1} << source; }
+  alignas(64) GroupWords groups;  // of the sources' bits, on a large machine
 
-  // Does S2 and S3, after a message was published in the ring from `source` with a sequentially consistent store.
-  void announce(unsigned source) {
-    if ((pending.load(std::memory_order_seq_cst) & bit(source)) != 0) return;
-    pending.fetch_or(bit(source), std::memory_order_seq_cst);
+  // The sources whose bits are set, on a machine of so many nodes.
+  [[nodiscard]] SourceGroups sources(unsigned nodes) { return {pending, groups, nodes}; }
+  // Returns the bit of `pending` by which a node says that it has work of its own.
+  static constexpr uint64_t own_work(unsigned self, unsigned nodes) {
+    return uint64_t{1} << (nodes <= SourceGroups::kPerGroup ? self : 63);
+  }
+
+  // Does S2 and S3, after a message was published in the ring from `source`, of so many nodes, with a sequentially consistent
+  // store.
+  void announce(unsigned source, unsigned nodes) {
+    const SourceGroups set = sources(nodes);
+    if (set.contains(source)) return;
+    set.insert(source);
     // A processor that ends one wait often begins another within a microsecond (out of a barrier and into a lock); the
     // system call that would wake the service thread meanwhile costs this sender ten, and that processor its core.
     // A thread that begins to poll reads `pending` after the bit was set; a thread that clears the bit drains the ring.
     for (int i = 0; i < kPatience; ++i) {
       // A processor that polls without being counted may have cleared it, too; it announces what it leaves itself (P6).
-      if ((pending.load(std::memory_order_seq_cst) & bit(source)) == 0) return;
+      if (!set.contains(source)) return;
       if (pollers.load(std::memory_order_relaxed) != 0 || is_attended()) break;
       cpu_relax();
     }
@@ -134,6 +150,6 @@ struct alignas(64) Doorbell {
     }
   }
 };
-static_assert(sizeof(Doorbell) == 64);
+static_assert(sizeof(Doorbell) == 3 * 64 && offsetof(Doorbell, groups) == 64);
 
 }  // namespace multigrain

@@ -7,7 +7,7 @@
 //
 //   offset                contents
 //   0                     JobHeader
-//   doorbells_offset      a Doorbell (one cache line) a node
+//   doorbells_offset      a Doorbell (three cache lines) a node
 //   heads_offset          a RingHead (one cache line) an ordered pair, [source][destination]
 //   words_offset          the kWords segment of each node, words_bytes each
 //   rings_offset          the data of each ring, ring_bytes each, [source][destination]
@@ -41,7 +41,7 @@ struct JobOptions {
 
 struct JobHeader {
   static constexpr uint64_t kMagic = 0x31626f6a676d2e5a;
-  static constexpr uint32_t kVersion = 5;
+  static constexpr uint32_t kVersion = 6;
 
   uint64_t magic;
   uint32_t version;

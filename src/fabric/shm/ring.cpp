@@ -2,10 +2,13 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace multigrain {
 namespace {
+
+constexpr size_t kPage = 4096;
 
 std::atomic_ref<uint64_t> word_at(std::byte* line) {
   return std::atomic_ref<uint64_t>(*reinterpret_cast<uint64_t*>(line));
@@ -33,6 +36,23 @@ bool RingProducer::has_room(size_t bytes) {
   return tail_ + bytes - seen_head_ <= bytes_;
 }
 
+// Returns how many bytes the producer skips, so that a record that needs `need` bytes, and the word behind it, lie in the ring
+// in one piece.
+size_t RingProducer::skip_before(size_t old, size_t need) {
+  const size_t end = std::min(old + need + kRecordAlign, bytes_);  // the word behind may be the ring's first
+  const size_t to_begin = bytes_ - old;
+  if (old + need > bytes_) return to_begin;
+  if (end <= touched_ && end <= std::max(touched_ - kPage, kPage)) return 0;
+  if (old != 0) {
+    seen_head_ = head_->position.load(std::memory_order_acquire);
+    MG_CHECK(seen_head_ <= tail_, seen_head_, tail_);
+    // What is skipped is used up until the consumer has seen it, so there must be room for both.
+    if (seen_head_ == tail_ && to_begin + need + kRecordAlign <= bytes_) return to_begin;
+  }
+  touched_ = std::max(touched_, (end + kPage - 1) / kPage * kPage);
+  return 0;
+}
+
 void RingProducer::mark(size_t line, size_t count) {
   while (count != 0) {
     const size_t first = line % 64;
@@ -50,7 +70,7 @@ void RingProducer::clear_stale(size_t line) {
 bool RingProducer::try_push(const Record& record, std::span<const std::byte> payload) {
   const size_t need = record_bytes(payload.size());
   const size_t old = tail_ & (bytes_ - 1);
-  const size_t skip = old + need > bytes_ ? bytes_ - old : 0;
+  const size_t skip = skip_before(old, need);
   if (!has_room(skip + need + kRecordAlign)) return false;
 
   const size_t at = skip != 0 ? 0 : old;

@@ -10,6 +10,10 @@
 // The word after the last record must read as "nothing here". It does if its line was last the beginning of a record
 // (the consumer has zeroed it) or was never used, but it may hold old payload. The producer remembers which lines do
 // (`stale_`) and zeroes only those: so for short messages it stores to no line that the consumer has yet to read.
+//
+// A machine has as many rings as pairs of nodes, and their memory exists where it is touched. So a producer that is about to
+// write to the last page of those that it has touched, or to a further one, looks whether the ring is empty, and if it is, skips
+// to the ring's beginning. So a ring has about as many pages as what was under way at some time needed.
 #pragma once
 
 #include <array>
@@ -67,6 +71,7 @@ class RingProducer {
 
  private:
   [[nodiscard]] bool has_room(size_t bytes);
+  [[nodiscard]] size_t skip_before(size_t old, size_t need);
   void mark(size_t line, size_t count);
   void clear_stale(size_t line);
 
@@ -74,6 +79,7 @@ class RingProducer {
   RingHead* head_ = nullptr;
   size_t bytes_ = 0;
   uint64_t tail_ = 0;          // bytes ever written, skips included
+  size_t touched_ = 0;         // the ring's memory from here on was never touched
   uint64_t seen_head_ = 0;     // the consumer has come at least this far
   uint64_t* stale_ = nullptr;  // a bit a line: its first word may hold old payload; from mmap, bytes_/64/8 long
 };

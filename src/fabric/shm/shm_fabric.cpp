@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -84,7 +83,13 @@ Result<std::unique_ptr<ShmFabric>> ShmFabric::attach(JobMemory job, NodeId self,
 }
 
 ShmFabric::ShmFabric(JobMemory job, NodeId self)
-    : job_(std::move(job)), self_(self), nodes_(job_.header().nodes), bell_(&job_.doorbell(self)) {
+    : job_(std::move(job)),
+      self_(self),
+      nodes_(job_.header().nodes),
+      bell_(&job_.doorbell(self)),
+      own_work_(Doorbell::own_work(self.value, nodes_)),
+      outgoing_(nodes_),
+      incoming_(nodes_) {
   const size_t ring_bytes = job_.header().ring_bytes;
   for (uint16_t peer = 0; peer < nodes_; ++peer) {
     if (peer == self.value) continue;
@@ -324,11 +329,11 @@ bool ShmFabric::try_send(NodeId to, const Record& record, std::span<const std::b
     if (behind || !out.ring.try_push(record, payload)) {
       if (!keep) return false;
       out.overflow.append(pool_, record, payload);
-      overflowing_.fetch_or(Doorbell::bit(to.value), std::memory_order_seq_cst);
+      overflowing().insert(to.value);
       overflowed = true;
     }
   }
-  bell.announce(self_.value);
+  bell.announce(self_.value, nodes_);
   // A thread must send the queued messages later: the argument of doorbell.h, with overflowing_ in the place of
   // pending.
   if (overflowed) bell_->wake_unless_polled();
@@ -336,34 +341,28 @@ bool ShmFabric::try_send(NodeId to, const Record& record, std::span<const std::b
 }
 
 void ShmFabric::flush_overflow() {
-  for (uint64_t rest = overflowing_.load(std::memory_order_seq_cst); rest != 0; rest &= rest - 1) {
-    const auto to = static_cast<uint16_t>(std::countr_zero(rest));
+  overflowing().for_each_from(0, 0, [&](unsigned to) {
     Outgoing& out = outgoing_[to];
     // A thread that holds the lock sends the queue along itself, if there is room.
-    if (!out.lock.try_lock()) continue;
-    if (out.overflow.drain_into(out.ring, pool_)) overflowing_.fetch_and(~Doorbell::bit(to), std::memory_order_seq_cst);
+    if (!out.lock.try_lock()) return true;
+    if (out.overflow.drain_into(out.ring, pool_)) overflowing().erase(to);
     out.lock.unlock();
-    job_.doorbell(NodeId(to)).announce(self_.value);
-  }
+    job_.doorbell(NodeId(static_cast<uint16_t>(to))).announce(self_.value, nodes_);
+    return true;
+  });
 }
 
 unsigned ShmFabric::poll() {
   MG_CHECK(!t_handling);
   if (overflowing_.load(std::memory_order_relaxed) != 0) [[unlikely]]
     flush_overflow();
-  const uint64_t bits = waiting();
-  if (bits == 0) {
-    check_aborted();
-    return 0;
-  }
-  const unsigned first = first_source_.load(std::memory_order_relaxed) % 64;
   unsigned handled = 0;
-  for (uint64_t rest = std::rotr(bits, static_cast<int>(first)); rest != 0 && handled < kBatch; rest &= rest - 1) {
-    const unsigned source = (first + static_cast<unsigned>(std::countr_zero(rest))) % 64;
+  for_each_waiting(first_source_.load(std::memory_order_relaxed), [&](unsigned source) {
     if (source >= nodes_ || source == self_.value) panic("the doorbell was rung by a node that cannot be:", source);
     handled += drain(source, kBatch - handled);
     first_source_.store(source + 1, std::memory_order_relaxed);
-  }
+    return handled < kBatch;
+  });
   if (handled == 0) check_aborted();
   return handled;
 }
@@ -378,7 +377,8 @@ unsigned ShmFabric::drain(unsigned source, unsigned limit) {
   __builtin_prefetch(in.ring.next(), 0);
   unsigned handled = 0;
   bool more = false;
-  bell_->pending.fetch_and(~Doorbell::bit(source), std::memory_order_seq_cst);
+  const SourceGroups sources = bell_->sources(nodes_);
+  sources.erase(source);
   in.due.store(0, std::memory_order_relaxed);
   while (const Record* record = in.ring.front()) {
     if (handled == limit) {
@@ -395,28 +395,30 @@ unsigned ShmFabric::drain(unsigned source, unsigned limit) {
     ++handled;
   }
   if (handled != 0) in.drains.store(in.drains.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  if (more) bell_->pending.fetch_or(Doorbell::bit(source), std::memory_order_seq_cst);
+  if (more) sources.insert(source);
   in.token.store(0, std::memory_order_seq_cst);
-  if ((bell_->pending.load(std::memory_order_seq_cst) & Doorbell::bit(source)) != 0) bell_->wake_unless_polled();
+  if (sources.has_any_of_group(source)) bell_->wake_unless_polled();
   return handled;
 }
 
 std::optional<ShmFabric::Arrived> ShmFabric::first_arrived() {
   std::optional<Arrived> first;
-  for (uint64_t rest = waiting(); rest != 0; rest &= rest - 1) {
-    const auto source = static_cast<unsigned>(std::countr_zero(rest));
+  const SourceGroups sources = bell_->sources(nodes_);
+  for_each_waiting(0, [&](unsigned source) {
     if (source >= nodes_) panic("the doorbell was rung by a node that cannot be:", source);
     RingConsumer& ring = incoming_[source].ring;
     const Record* record = ring.front();
     if (record == nullptr) {
       // The sender publishes a message before it sets the bit, so a message that this look misses sets it again.
-      bell_->pending.fetch_and(~Doorbell::bit(source), std::memory_order_seq_cst);
+      sources.erase(source);
       record = ring.front();
-      if (record == nullptr) continue;
-      bell_->pending.fetch_or(Doorbell::bit(source), std::memory_order_seq_cst);
+      if (record == nullptr) return true;
+      sources.insert(source);
     }
+    // Sources come in ascending order.
     if (!first || record->not_before < first->arrival) first = Arrived{source, record->not_before};
-  }
+    return true;
+  });
   return first;
 }
 
@@ -429,9 +431,14 @@ void ShmFabric::handle_one(unsigned source) {
   ring.pop();
 }
 
-uint64_t ShmFabric::flush() {
-  const uint64_t before = overflowing_.load(std::memory_order_relaxed);
-  if (before != 0) flush_overflow();
+NodeSet ShmFabric::flush() {
+  NodeSet before;
+  if (!holds_back()) return before;
+  overflowing().for_each_from(0, 0, [&](unsigned to) {
+    before.insert(NodeId(static_cast<uint16_t>(to)));
+    return true;
+  });
+  flush_overflow();
   return before;
 }
 
@@ -480,13 +487,13 @@ void ShmFabric::end_computing() {
 
 Nanoseconds ShmFabric::next_work() {
   Nanoseconds when = kNever;
-  for (uint64_t rest = waiting(); rest != 0; rest &= rest - 1) {
-    const Incoming& in = incoming_[std::countr_zero(rest)];
-    if (in.token.load(std::memory_order_seq_cst) != 0) continue;
-    const Nanoseconds due = in.due.load(std::memory_order_relaxed);
-    if (due == 0) return 0;
-    if (due < when) when = due;
-  }
+  for_each_waiting(0, [&](unsigned source) {
+    const Incoming& in = incoming_[source];
+    if (in.token.load(std::memory_order_seq_cst) != 0) return true;
+    when = std::min(when, in.due.load(std::memory_order_relaxed));
+    return when != 0;
+  });
+  if (when == 0) return 0;
   if (overflowing_.load(std::memory_order_seq_cst) != 0) {
     const Nanoseconds retry = monotonic_ns() + kOverflowRetry;
     if (retry < when) when = retry;
@@ -574,11 +581,10 @@ void ShmFabric::sleep_until_woken(uint32_t seen) {
 }
 
 void ShmFabric::mark_own_work(bool is_left) {
-  const uint64_t own = Doorbell::bit(self_.value);
   if (is_left)
-    bell_->pending.fetch_or(own, std::memory_order_seq_cst);
+    bell_->pending.fetch_or(own_work_, std::memory_order_seq_cst);
   else
-    bell_->pending.fetch_and(~own, std::memory_order_seq_cst);
+    bell_->pending.fetch_and(~own_work_, std::memory_order_seq_cst);
 }
 
 void ShmFabric::wake_service() {

@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "base/mapped_array.h"
 #include "base/mapped_object.h"
 #include "base/spin_lock.h"
 #include "fabric/fabric.h"
@@ -109,9 +110,9 @@ class ShmFabric final : public Fabric, public MappedObject {
   std::optional<Arrived> first_arrived();
   // Handles the oldest message from this source, of which there is one.
   void handle_one(unsigned source);
-  // Sends what full rings have held back, as far as there is room now. Returns the nodes, a bit each, to which something was
-  // held back before.
-  uint64_t flush();
+  // Sends what full rings have held back, as far as there is room now. Returns the nodes to which something was held back
+  // before.
+  NodeSet flush();
   // Returns whether something is still held back.
   [[nodiscard]] bool holds_back() const { return overflowing_.load(std::memory_order_relaxed) != 0; }
 
@@ -146,6 +147,7 @@ class ShmFabric final : public Fabric, public MappedObject {
 
   [[nodiscard]] bool try_send(NodeId to, const Record& record, std::span<const std::byte> payload, bool keep);
   void flush_overflow();
+  [[nodiscard]] SourceGroups overflowing() { return {overflowing_, overflowing_groups_, nodes_}; }
   unsigned drain(unsigned source, unsigned limit);
   void handle(unsigned source, const Record& record, RingConsumer& ring);
   // Returns when there will be work that no thread does: 0 now, kNever only after a doorbell rings.
@@ -157,13 +159,13 @@ class ShmFabric final : public Fabric, public MappedObject {
     return (bell_->pollers.load(std::memory_order_relaxed) & Doorbell::kCount) > 1;
   }
   [[nodiscard]] uint64_t drains() const;
-  // The sources whose rings may hold messages, and whether this node has marked own work.
-  [[nodiscard]] uint64_t waiting() const {
-    return bell_->pending.load(std::memory_order_seq_cst) & ~Doorbell::bit(self_.value);
+  // Calls visit(source) for the sources whose rings may hold messages (SourceGroups::for_each_from). has_own_work() says
+  // whether this node has marked own work.
+  template <typename Visit>
+  void for_each_waiting(unsigned first, Visit&& visit) const {
+    bell_->sources(nodes_).for_each_from(first, own_work_, visit);
   }
-  [[nodiscard]] bool has_own_work() const {
-    return (bell_->pending.load(std::memory_order_seq_cst) & Doorbell::bit(self_.value)) != 0;
-  }
+  [[nodiscard]] bool has_own_work() const { return (bell_->pending.load(std::memory_order_seq_cst) & own_work_) != 0; }
   // The service thread has found nothing to do, and `seen` is what it has read of Doorbell::wakes before. Sleeps.
   void sleep_until_woken(uint32_t seen);
 
@@ -171,13 +173,16 @@ class ShmFabric final : public Fabric, public MappedObject {
   NodeId self_;
   unsigned nodes_;
   Doorbell* bell_;
+  const uint64_t own_work_;  // Doorbell::own_work
   std::array<LocalExport, static_cast<size_t>(SegmentId::kCount)> exported_{};
   uint64_t frames_length_ = 0;  // the same for every node
   PeerMappings mappings_;
   PeerMappings line_mappings_;
   PeerMappings page_mappings_;
   OverflowPool pool_;
-  std::atomic<uint64_t> overflowing_{0};  // a bit a destination: its overflow queue is not empty
+  std::atomic<uint64_t> overflowing_{
+      0};  // a bit a destination, or the summary of them: its overflow queue is not empty
+  GroupWords overflowing_groups_{};
   uint64_t linger_ticks_ = 0;
   // Of the service thread: when it handled the last messages (ticks), and whether it has woken a thread of this node with
   // them, which needs the core.
@@ -194,8 +199,9 @@ class ShmFabric final : public Fabric, public MappedObject {
   uint64_t others_before_ = 0;
   bool carries_arrivals_ = false;
   std::array<Handler, 256> handlers_{};
-  std::array<Outgoing, NodeSet::kCapacity> outgoing_;
-  std::array<Incoming, NodeSet::kCapacity> incoming_;
+  // Of each node.
+  MappedArray<Outgoing> outgoing_;
+  MappedArray<Incoming> incoming_;
 };
 
 }  // namespace multigrain

@@ -165,7 +165,7 @@ struct Endpoints::Handshake {
   const std::vector<Card>& cards;
   unsigned missing;  // a node that this one still waits for; the number of nodes: none
   bool flushing = false;
-  std::array<void*, NodeSet::kCapacity> flushes{};
+  std::array<void*, SmallNodeSet::kCapacity> flushes{};
   bool ready_sent = false;
 };
 

@@ -45,7 +45,7 @@ struct Parts {
   PeerFailures failures{*this};
   Polling polling{*this};
   Dispatcher dispatcher{*this};
-  std::array<Peer, NodeSet::kCapacity> peers;
+  std::array<Peer, SmallNodeSet::kCapacity> peers;
 };
 
 // While it exists, its thread is the only one inside UCX. Its functions have no thread-safety analysis, because the

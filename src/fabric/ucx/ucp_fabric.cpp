@@ -27,8 +27,8 @@ UcpFabric::UcpFabric(const UcxOptions& options) : parts_(options) {
 }
 
 Result<std::unique_ptr<UcxFabric>> UcpFabric::open(const UcxOptions& options) {
-  if (options.hosts.empty() || options.hosts.size() > NodeSet::kCapacity)
-    return fail("a run has 1 to {} nodes, not {}", NodeSet::kCapacity, options.hosts.size());
+  if (options.hosts.empty() || options.hosts.size() > SmallNodeSet::kCapacity)
+    return fail("a run has 1 to {} nodes, not {}", SmallNodeSet::kCapacity, options.hosts.size());
   if (options.self.value >= options.hosts.size())
     return fail("node {} cannot join a run of {} nodes", options.self.value, options.hosts.size());
   set_panic_node(options.self.value);

@@ -141,7 +141,7 @@ struct WireContext {
   uint16_t self = 0;
   uint16_t nodes = 0;
   std::array<uint64_t, static_cast<size_t>(SegmentId::kCount)> segment_bytes{};  // the same on every node
-  std::array<uint64_t, NodeSet::kCapacity> key{};                                // the key that each node must send
+  std::array<uint64_t, SmallNodeSet::kCapacity> key{};                           // the key that each node must send
 };
 
 enum class Verdict : uint8_t {

@@ -76,8 +76,8 @@ Status LauncherWireup::be_welcomed() {
   if (!*frame) return fail("the launcher (mgrun) has said nothing for {} s", kWelcomeTimeout.count());
   FieldReader fields((*frame)->payload);
   const uint64_t version = fields.number();
-  const uint64_t node = fields.number(NodeSet::kCapacity - 1);
-  const uint64_t nodes = fields.number(NodeSet::kCapacity);
+  const uint64_t node = fields.number(SmallNodeSet::kCapacity - 1);
+  const uint64_t nodes = fields.number(SmallNodeSet::kCapacity);
   if ((*frame)->type != wireup_frame::kWelcome || !fields.complete() || node >= nodes)
     return fail("the launcher's first frame is no welcome: start the program with the mgrun that belongs to it");
   if (version != wireup_frame::kVersion)

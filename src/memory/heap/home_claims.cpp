@@ -5,9 +5,8 @@
 
 namespace multigrain {
 
-static_assert(NodeSet::kCapacity < 1u << 8);
-
 HomeClaims::Answer HomeClaims::claim(PageId page) {
+  static_assert(NodeSet::kCapacity < 1u << kPageShift);
   for (unsigned i = 0; i < kTries && location_.entries != 0; ++i) {
     const uint64_t mine = entry(page, fabric_.self());
     const uint64_t there = fabric_.compare_and_swap(arbiter(page), SegmentId::kWords, at(page, i), 0, mine);

@@ -46,7 +46,7 @@ class HomeClaims {
 
  private:
   // Returns an entry of the table. 0 means that the place is empty.
-  static constexpr unsigned kPageShift = 8;
+  static constexpr unsigned kPageShift = 11;
   [[nodiscard]] static constexpr uint64_t entry(PageId page, NodeId home) {
     return page.value << kPageShift | (home.value + 1u);
   }

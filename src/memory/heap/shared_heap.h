@@ -218,8 +218,8 @@ class SharedHeap {
   HomeClaims claims_;
   // For each first-touch page: home + 1, or 0 while unknown. This is a cache, except on the arbiter of a page for which
   // `claims_` has no room: there it decides.
-  using Home = uint8_t;
-  static_assert(NodeSet::kCapacity <= UINT8_MAX);
+  using Home = uint16_t;
+  static_assert(NodeSet::kCapacity <= UINT16_MAX);
   using Homes = TwoLevelTable<std::atomic<Home>, 64>;
   Homes first_touch_;
 

@@ -240,7 +240,7 @@ TEST(SharedHeapDeathTest, AHomeThatDoesNotExistEndsTheRun) {
   for (uint64_t i = 0; i < 3; ++i) {
     const NodeId arbiter(static_cast<uint16_t>((page + i) % 3));
     machine.network.node(NodeId(0)).fetch_and_set(arbiter, SegmentId::kWords, 4096 + (page + i) / 3 * 8 % 8000,
-                                                  (page + i) << 8 | 4);
+                                                  (page + i) << 11 | 4);
     EXPECT_DEATH(machine.heap(0).claim_home(PageId(page + i)), "a page's home is a node that does not exist");
     EXPECT_DEATH(machine.heap(1).ask_home(PageId(page + i)), "a page's home is a node that does not exist");
   }
