@@ -8,7 +8,7 @@
 namespace multigrain {
 namespace {
 
-constexpr size_t kPage = 4096;
+constexpr size_t kPageOfRing = 4096;
 
 std::atomic_ref<uint64_t> word_at(std::byte* line) {
   return std::atomic_ref<uint64_t>(*reinterpret_cast<uint64_t*>(line));
@@ -42,14 +42,14 @@ size_t RingProducer::skip_before(size_t old, size_t need) {
   const size_t end = std::min(old + need + kRecordAlign, bytes_);  // the word behind may be the ring's first
   const size_t to_begin = bytes_ - old;
   if (old + need > bytes_) return to_begin;
-  if (end <= touched_ && end <= std::max(touched_ - kPage, kPage)) return 0;
+  if (end <= touched_ && end <= std::max(touched_ - kPageOfRing, kPageOfRing)) return 0;
   if (old != 0) {
     seen_head_ = head_->position.load(std::memory_order_acquire);
     MG_CHECK(seen_head_ <= tail_, seen_head_, tail_);
     // What is skipped is used up until the consumer has seen it, so there must be room for both.
     if (seen_head_ == tail_ && to_begin + need + kRecordAlign <= bytes_) return to_begin;
   }
-  touched_ = std::max(touched_, (end + kPage - 1) / kPage * kPage);
+  touched_ = std::max(touched_, (end + kPageOfRing - 1) / kPageOfRing * kPageOfRing);
   return 0;
 }
 
