@@ -245,7 +245,6 @@ CountedRow row_of(const LineModel& model, bool is_papers, double here) {
                  .sum = model.sum / 1000,
                  .paper = {},
                  .here = here / 1000,
-                 .as_is = {},
                  .unit = "us"};
   if (is_papers && model.paper != 0) row.paper = model.paper;
   return row;
@@ -270,7 +269,6 @@ CountedTable dszoom_table(const MachineDescription& machine, bool is_papers, con
   CountedTable table{
       .key = "dszoom",
       .title = is_papers ? "DSZOOM: misses of lines of 64 bytes, on the paper's machine" : "Misses of lines of dszoom",
-      .as_is = "",
       .rows = {},
       .notes = {
           "X: check_miss; T: transition; d: directory; g: downgrade; I: remote_issue; R: the network, there and back. A "
@@ -307,7 +305,6 @@ CountedTable shasta_table(const MachineDescription& machine, bool is_papers, con
       .key = "shasta",
       .title = is_papers ? "Shasta, section 6: misses of blocks of 64 bytes, and locks, on the paper's machine"
                          : "Misses of blocks and locks of shasta",
-      .as_is = "",
       .rows = {},
       .notes = {
           "X: check_miss; T: transition; d: directory; g: downgrade; m: a message and its transition (message_send, "
@@ -324,7 +321,6 @@ CountedTable shasta_table(const MachineDescription& machine, bool is_papers, con
       .sum = rate(large, small),
       .paper = {},
       .here = rate(measured.at("Load miss of a block of 4096 bytes").p50, measured.at("Load miss, two hops").p50),
-      .as_is = {},
       .unit = "MB/s"};
   if (is_papers) bandwidth.paper = 35;
   table.rows.push_back(bandwidth);
