@@ -199,7 +199,7 @@ mutate([[place_.first + episode % 2 * place_]] [[place_.first + (is(Mutant::kOne
 mutate([[  if (!has_all_) return std::nullopt;
 ]] [[  if (!has_all_) return std::nullopt;
   // The list of node 0 is forgotten.
-  static std::array<std::span<const NoticeRun>, NodeSet::kCapacity> forgetful;
+  static std::array<std::span<const NoticeRun>, kMostNodes> forgetful;
   forgetful = lists_;
   forgetful[0] = {};
   if (is(Mutant::kMoveContested)) return std::span(forgetful.data(), fabric_.nodes());

@@ -74,6 +74,7 @@ struct Explored {
     add(all, driver.reader_->runs_read_);
     all.push_back(std::as_writable_bytes(std::span(&driver.reader_->entries_[0], kEntries)));
     all.push_back(std::as_writable_bytes(std::span(&driver.reader_->runs_[0], kEntries)));
+    all.push_back(std::as_writable_bytes(std::span(&driver.reader_->gets_[0], kNodes)));
     add(all, driver.arrived_);
     add(all, driver.left_);
     for (EpisodePages* const lists : {driver.episode_.get(), driver.to_lines_.get()})
@@ -119,6 +120,7 @@ struct Explored {
       reader.runs_read_ = 0;
       std::fill_n(&reader.entries_[0], kEntries, 0);
       std::fill_n(&reader.runs_[0], kEntries, NoticeRun{});
+      std::fill_n(&reader.gets_[0], kNodes, NoticeReader::Get{});
       for (EpisodePages* const lists : {driver.episode_.get(), driver.to_lines_.get()})
         if (lists != nullptr) forget_what_was_read(*lists);
     }

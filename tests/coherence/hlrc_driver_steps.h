@@ -8,5 +8,6 @@
 #include "base/clock.h"
 #include "driver_steps.h"
 
+#define MULTIGRAIN_MOST_NODES 64
 #define MULTIGRAIN_RING(name, entries) inline uint64_t name = entries
 #define ticks() uint64_t{0}

@@ -15,6 +15,7 @@
 #include <span>
 
 #include "base/node_set.h"
+#include "coherence/hlrc/vector_time.h"
 #include "coherence/hlrc/write_notices.h"
 #include "fabric/fabric.h"
 #include "memory/sparse_table.h"
@@ -25,7 +26,7 @@ namespace multigrain::hlrc {
 // have them, or with nullopt. `lists` has the runs of each node, in ascending order; the runs of a node do not overlap.
 template <typename Visit>
 void for_each_named_run(std::span<const std::span<const NoticeRun>> lists, Visit&& visit) {
-  std::array<size_t, NodeSet::kCapacity> next;
+  std::array<size_t, kMostNodes> next;
   std::fill_n(next.begin(), lists.size(), 0);
   uint64_t from = 0;  // all pages before it have been visited
   while (true) {
@@ -110,8 +111,8 @@ class EpisodePages {
 
   SparseTable<uint64_t> words_;                         // each node's list, as it was read
   SparseTable<NoticeRun> runs_;                         // the same, decoded
-  std::array<Completion, NodeSet::kCapacity> reads_{};  // of each node's list: its beginning, then its rest
-  std::array<std::span<const NoticeRun>, NodeSet::kCapacity> lists_{};
+  std::array<Completion, kMostNodes> reads_{};  // of each node's list: its beginning, then its rest
+  std::array<std::span<const NoticeRun>, kMostNodes> lists_{};
   bool has_all_ = false;
 };
 

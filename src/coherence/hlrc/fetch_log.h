@@ -10,6 +10,7 @@
 #include "base/node_set.h"
 #include "base/spin_lock.h"
 #include "coherence/hlrc/log_entry.h"
+#include "coherence/hlrc/vector_time.h"
 #include "fabric/fabric.h"
 #include "fabric/own_words.h"
 
@@ -84,7 +85,7 @@ class FetchLog {
   const uint16_t nodes_;
   const OwnWords own_;
   // These are the positions of the next entries to read in the nodes' rings here.
-  std::array<std::atomic<uint64_t>, NodeSet::kCapacity> read_{};
+  std::array<std::atomic<uint64_t>, kMostNodes> read_{};
   std::atomic<bool> all_fetched_{false};
 
   // This counts what this node has appended at each home. The lock starts the operations in order, and the fabric keeps
@@ -93,7 +94,7 @@ class FetchLog {
     SpinLock lock;
     uint64_t end MG_GUARDED_BY(lock) = 0;
   };
-  std::array<Written, NodeSet::kCapacity> written_;
+  std::array<Written, kMostNodes> written_;
 };
 
 }  // namespace multigrain::hlrc

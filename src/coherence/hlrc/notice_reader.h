@@ -21,7 +21,7 @@ class NoticeReader {
  public:
   // These are the positions up to which this node has applied each node's notices; for the node itself, what it has
   // published.
-  using Known = std::array<std::atomic<uint64_t>, NodeSet::kCapacity>;
+  using Known = std::array<std::atomic<uint64_t>, kMostNodes>;
 
   // On a machine of more nodes, nothing is read before it is known how much.
   static constexpr unsigned kMostEarly = 64;

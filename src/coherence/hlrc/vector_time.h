@@ -4,14 +4,23 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "base/ids.h"
 #include "base/node_set.h"
 
+// Names how many nodes the arrays of this protocol are for. A test that keeps the stacks of threads in the states that it
+// explores makes them shorter (base/steps.h).
+#ifndef MULTIGRAIN_MOST_NODES
+#define MULTIGRAIN_MOST_NODES NodeSet::kCapacity
+#endif
+
 namespace multigrain::hlrc {
 
-using VectorTime = std::array<uint64_t, NodeSet::kCapacity>;
+inline constexpr size_t kMostNodes = MULTIGRAIN_MOST_NODES;
+
+using VectorTime = std::array<uint64_t, kMostNodes>;
 
 // Returns the nodes whose notices an acquire up to `wanted` must apply, beyond what is `known` at node `self`. That
 // node itself is not among them.
