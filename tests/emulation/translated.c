@@ -1,16 +1,19 @@
 /* A program for translation_test.py, which compiles it with -fmultigrain-translate: accesses of all kinds to shared memory whose
  * pages other processors take away meanwhile. It prints what is wrong, and ends with status 1 then. */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "multigrain/multigrain.h"
 
-enum { kPages = 8, kWords = 128, kRounds = 3000, kText = 3000 };
+enum { kPages = 8, kWords = 128, kText = 3000 };
 
 typedef struct Shared {
   uint64_t words[kPages][kWords]; /* pages of 1 KiB: one each */
@@ -18,9 +21,12 @@ typedef struct Shared {
   mg_barrier_t barrier;
   mg_lock_t lock;
   uint64_t sum;
+  uint64_t rounds[kWords], locked[kWords];
 } Shared;
 
 static Shared* g_shared;
+static unsigned g_pages = kPages;
+static uint64_t g_milliseconds;
 
 static void fail(const char* what, uint64_t found, uint64_t wanted) {
   printf("processor %u: %s: %llu, not %llu\n", mg_processor(), what, (unsigned long long)found,
@@ -29,30 +35,71 @@ static void fail(const char* what, uint64_t found, uint64_t wanted) {
   exit(1);
 }
 
-/* Each processor counts in a word of its own on every page, and releases now and then, which takes the pages from all other nodes
- * while their processors count there. A count that is lost was made through a mapping that was gone. */
+/* Each processor counts in a word of its own on every page for some time, and releases now and then, which takes the pages from all
+ * other nodes while their processors count there. A count that is lost was made through a mapping that was gone. */
 static void shoot_down(void* argument) {
   (void)argument;
   const unsigned self = mg_processor();
-  for (unsigned round = 0; round < kRounds; ++round) {
-    for (unsigned page = 0; page < kPages; ++page) {
+  const uint64_t until = mg_time_ns() + g_milliseconds * 1000000;
+  uint64_t round = 0, locked = 0;
+  for (; round % 64 != 0 || mg_time_ns() < until; ++round) {
+    for (unsigned page = 0; page < g_pages; ++page) {
       volatile uint64_t* const word = &g_shared->words[page][self];
       *word = *word + 1;
       if (*word != round + 1) fail("a count", *word, round + 1);
     }
-    if (round % 16 == self % 16) mg_release();
-    if (round % 64 == 5) {
+    if (round % 32 == self % 32) mg_release();
+    if (round % 256 == 5) {
+      ++locked;
       mg_lock(g_shared->lock);
       g_shared->sum += 1;
       mg_unlock(g_shared->lock);
     }
   }
+  g_shared->rounds[self] = round;
+  g_shared->locked[self] = locked;
   mg_barrier(g_shared->barrier);
-  for (unsigned p = 0; p < mg_processors(); ++p)
-    for (unsigned page = 0; page < kPages; ++page)
-      if (g_shared->words[page][p] != kRounds) fail("another one's count", g_shared->words[page][p], kRounds);
-  const uint64_t sum = (uint64_t)mg_processors() * ((kRounds - 6) / 64 + 1);
+  uint64_t sum = 0;
+  for (unsigned p = 0; p < mg_processors(); ++p) {
+    sum += g_shared->locked[p];
+    for (unsigned page = 0; page < g_pages; ++page)
+      if (g_shared->words[page][p] != g_shared->rounds[p])
+        fail("another one's count", g_shared->words[page][p], g_shared->rounds[p]);
+  }
   if (g_shared->sum != sum) fail("the sum under the lock", g_shared->sum, sum);
+}
+
+static uint64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void delay(int signal) {
+  (void)signal;
+  const uint64_t until = now_ns() + 40000;
+  while (now_ns() < until) {
+  }
+}
+
+/* The same, while a signal interrupts each processor all the time, for longer than it takes to compare a page with its twin: often
+ * between the look-up of an address and the access. */
+static void shoot_down_between(void* argument) {
+  g_pages = 2;
+  struct sigaction action = {0};
+  action.sa_handler = delay;
+  action.sa_flags = SA_RESTART;
+  if (sigaction(SIGUSR1, &action, NULL) != 0) fail("sigaction", (uint64_t)errno, 0);
+  struct sigevent event = {0};
+  event.sigev_notify = SIGEV_THREAD_ID;
+  event.sigev_signo = SIGUSR1;
+  event._sigev_un._tid = gettid();
+  timer_t timer;
+  if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0) fail("timer_create", (uint64_t)errno, 0);
+  const struct itimerspec often = {{0, 100000}, {0, 100000}};
+  timer_settime(timer, 0, &often, NULL);
+  shoot_down(argument);
+  timer_delete(timer);
 }
 
 typedef struct Odd {
@@ -112,14 +159,16 @@ static void calls(void* argument) {
 
 int main(int argc, char** argv) {
   const char* const what = argc > 1 ? argv[1] : "";
+  g_milliseconds = argc > 2 ? strtoul(argv[2], NULL, 10) : 0;
   g_shared = mg_alloc(sizeof *g_shared, NULL);
   if (g_shared == NULL) return 2;
   g_shared->barrier = mg_barrier_create(0);
   g_shared->lock = mg_lock_create();
-  mg_function function = strcmp(what, "shoot-down") == 0 ? shoot_down
-                         : strcmp(what, "accesses") == 0 ? accesses
-                         : strcmp(what, "calls") == 0    ? calls
-                                                         : NULL;
+  mg_function function = strcmp(what, "shoot-down") == 0           ? shoot_down
+                         : strcmp(what, "shoot-down-between") == 0 ? shoot_down_between
+                         : strcmp(what, "accesses") == 0           ? accesses
+                         : strcmp(what, "calls") == 0              ? calls
+                                                                   : NULL;
   if (strcmp(what, "wild") == 0) {
     volatile uint64_t* const nothing = (uint64_t*)((char*)g_shared + ((uint64_t)1 << 38));
     printf("%llu\n", (unsigned long long)*nothing);

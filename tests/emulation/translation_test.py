@@ -42,8 +42,8 @@ class Programs(unittest.TestCase):
     def tearDownClass(cls):
         cls.directory.cleanup()
 
-    def expect_right(self, shape, options, what, program=None):
-        end = mgrun(shape, options, program or self.program, what)
+    def expect_right(self, shape, options, *what):
+        end = mgrun(shape, options, self.program, *what)
         self.assertEqual(end.returncode, 0, f"{shape} {options} {what}\n{end.stdout}{end.stderr}")
         self.assertEqual(end.stdout, "right\n")
 
@@ -51,12 +51,15 @@ class Programs(unittest.TestCase):
         for shape in ((2, 1), (2, 2), (3, 2)):
             for size in ("1024", "4096"):
                 with self.subTest(shape=shape, size=size):
-                    self.expect_right(shape, [*COMPILED, "--page-size", size], "shoot-down")
+                    self.expect_right(shape, [*COMPILED, "--page-size", size], "shoot-down", "500")
+
+    def test_a_page_that_is_shot_down_between_look_up_and_access_is_not_accessed(self):
+        self.expect_right((2, 2), [*COMPILED, "--page-size", "1024"], "shoot-down-between", "2000")
 
     def test_a_page_that_is_shot_down_is_not_accessed_in_counted_time(self):
         for shape in ((2, 1), (2, 2)):
             with self.subTest(shape=shape):
-                self.expect_right(shape, [*COMPILED, *COUNTED, "--page-size", "1024"], "shoot-down")
+                self.expect_right(shape, [*COMPILED, *COUNTED, "--page-size", "1024"], "shoot-down", "50")
 
     def test_accesses_in_two_pages_and_copies(self):
         for size in ("1024", "2048", "4096"):
@@ -137,10 +140,10 @@ class Refused(unittest.TestCase):
     def test_a_program_without_translation(self):
         for directory in ("counted", "fine"):
             self.refuse(COMPILED, "compiled without translation", "-fmultigrain-translate",
-                        program=workload("jacobi", directory))
+                        program=workload("jacobi", directory), shape=(1, 1))
 
     def test_a_translated_program_under_a_line_protocol(self):
-        self.refuse(["--protocol", "dszoom"], "compiled without access checks")
+        self.refuse(["--protocol", "dszoom"], "compiled without access checks", shape=(1, 1))
 
     def test_small_pages_of_the_hardware(self):
         self.refuse(["--protocol", "mgs", "--page-size", "1024"], "--page-size", "translation=compiled")
