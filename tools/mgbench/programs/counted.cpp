@@ -230,9 +230,9 @@ struct LineRow {
 // The home of all lines is node 1.
 constexpr LineRow kLineRows[] = {
     {"Load miss, two hops", 0, nothing, read},
-    {"Load miss, three hops", processor(2), nothing, read},
+    {"Load miss, three hops", node(2), nothing, read},
     {"Store miss, two hops", 0, nothing, write},
-    {"Store miss, three hops", processor(2), nothing, write},
+    {"Store miss, three hops", node(2), nothing, write},
     {"Upgrade", 0, read, write},
 };
 constexpr unsigned kWordsOfLine = 8;  // of 64 bytes
@@ -242,7 +242,7 @@ static_assert(1 + kRounds * sizeof kLineRows / sizeof kLineRows[0] <= 4096 / (kW
 // Returns how much longer the access takes than the same one right after it, which hits.
 uint64_t run_line(unsigned writers, Step prepare, Step measured, Word* line) {
   mg_barrier(g_stage.barrier);
-  if ((writers & processor(mg_processor())) != 0) write(line);
+  if ((writers & node(mg_processor())) != 0) write(line);
   mg_barrier(g_stage.barrier);
   uint64_t taken = 0;
   if (mg_processor() == 0) {
@@ -280,7 +280,7 @@ void run_lines(void*) {
   // Every node has read these blocks. Their home writes to one, and has it alone then.
   Samples samples;
   for (unsigned round = 0; round < kRounds; ++round)
-    samples.add(round, run_line(processor(1), nothing, read, g_stage.blocks + round * words));
+    samples.add(round, run_line(node(1), nothing, read, g_stage.blocks + round * words));
   if (mg_processor() == 0) samples.print("Load miss of a block of 4096 bytes");
 }
 
