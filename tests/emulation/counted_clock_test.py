@@ -15,18 +15,54 @@ SPIN = "while True: pass"
 
 
 def mgrun(options, program, *arguments, before=(), directory="counted"):
-    command = [*before, f"{BIN}/mgrun", *options, f"{BIN}/workloads/{directory}/{program}", "--size", "test", *arguments]
+    command = [
+        *before,
+        f"{BIN}/mgrun",
+        *options,
+        f"{BIN}/workloads/{directory}/{program}",
+        "--size",
+        "test",
+        *arguments,
+    ]
     return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
 
 
-def statistics(nodes, processors, program, *arguments, protocol="hlrc", machine="today-rdma", options=(), before=(),
-               directory="counted"):
+def statistics(
+    nodes,
+    processors,
+    program,
+    *arguments,
+    protocol="hlrc",
+    machine="today-rdma",
+    options=(),
+    before=(),
+    directory="counted",
+):
     """The bytes of the statistics of a run in counted time, whose result is right."""
     with tempfile.TemporaryDirectory() as results:
         path = os.path.join(results, "profile.json")
-        run = mgrun(["--nodes", str(nodes), "--procs-per-node", str(processors), "--clock", "counted", "--machine", machine,
-                     "--protocol", protocol, "--stats", f"json:{path}", *options], program, "--check", *arguments,
-                    before=before, directory=directory)
+        run = mgrun(
+            [
+                "--nodes",
+                str(nodes),
+                "--procs-per-node",
+                str(processors),
+                "--clock",
+                "counted",
+                "--machine",
+                machine,
+                "--protocol",
+                protocol,
+                "--stats",
+                f"json:{path}",
+                *options,
+            ],
+            program,
+            "--check",
+            *arguments,
+            before=before,
+            directory=directory,
+        )
         if run.returncode != 0 or run.stderr:
             raise AssertionError(f"{program} ended with status {run.returncode}:\n{run.stdout}{run.stderr}")
         with open(path, "rb") as file:
@@ -62,7 +98,9 @@ class Repeats(unittest.TestCase):
 
     def same(self, program, protocol, nodes, processors, *arguments):
         def digest(**options):
-            return hashlib.sha256(statistics(nodes, processors, program, *arguments, protocol=protocol, **options)).hexdigest()
+            return hashlib.sha256(
+                statistics(nodes, processors, program, *arguments, protocol=protocol, **options)
+            ).hexdigest()
 
         cores = sorted(os.sched_getaffinity(0))
         digests = [digest()]
@@ -145,9 +183,13 @@ class LineProtocols(unittest.TestCase):
 
     def same(self, program, protocol, *options, directory="counted-fine", machine="today-rdma"):
         for nodes, processors in ((2, 1), (4, 1), (2, 2)):
+
             def digest(shape=(nodes, processors)):
-                return hashlib.sha256(statistics(*shape, program, protocol=protocol, options=options, directory=directory,
-                                                 machine=machine)).hexdigest()
+                return hashlib.sha256(
+                    statistics(
+                        *shape, program, protocol=protocol, options=options, directory=directory, machine=machine
+                    )
+                ).hexdigest()
 
             digests = [digest(), digest()]
             with Busy():
@@ -170,22 +212,36 @@ class LineProtocols(unittest.TestCase):
 
     def test_checks_have_prices(self):
         def user(price):
-            with tempfile.TemporaryDirectory() as directory, \
-                    open(f"{BIN}/../share/multigrain/machines/dszoom-e6000.json") as file:
+            with (
+                tempfile.TemporaryDirectory() as directory,
+                open(f"{BIN}/../share/multigrain/machines/dszoom-e6000.json") as file,
+            ):
                 machine = json.load(file)
                 for name in ("load_check", "store_check", "poll"):
                     machine["costs"][name] = {"value": price, "unit": "ns", "source": "this test"}
                 path = os.path.join(directory, "machine.json")
                 with open(path, "w") as changed:
                     json.dump(machine, changed)
-                return total(profile(1, 1, "water", protocol="dszoom", machine=path, directory="counted-fine"), "user_ns")
+                return total(
+                    profile(1, 1, "water", protocol="dszoom", machine=path, directory="counted-fine"), "user_ns"
+                )
 
         self.assertGreater(user(20), 1.05 * user(0))
 
     def test_a_slower_network_lengthens_misses(self):
         def waited(latency):
-            return total(profile(2, 1, "jacobi", protocol="dszoom", machine="dszoom-e6000", directory="counted-fine",
-                                 options=("--net", f"latency={latency}")), "data_wait_ns")
+            return total(
+                profile(
+                    2,
+                    1,
+                    "jacobi",
+                    protocol="dszoom",
+                    machine="dszoom-e6000",
+                    directory="counted-fine",
+                    options=("--net", f"latency={latency}"),
+                ),
+                "data_wait_ns",
+            )
 
         fast, slow = waited("1us"), waited("10us")
         self.assertGreater(slow, 6 * fast)
@@ -201,7 +257,9 @@ class Charges(unittest.TestCase):
                 self.assertIn("latency=900ns", run["run"]["network"])
                 self.assertEqual(run["run"]["interruptions"], 0)
                 for processor in processors_of(run):
-                    parts = sum(processor[f"{name}_ns"] for name in ("user", "data_wait", "lock", "barrier", "protocol"))
+                    parts = sum(
+                        processor[f"{name}_ns"] for name in ("user", "data_wait", "lock", "barrier", "protocol")
+                    )
                     self.assertLessEqual(abs(parts - processor["total_ns"]), processor["total_ns"] / 100)
 
     def test_a_program_takes_the_same_user_time_on_any_number_of_nodes(self):
@@ -211,20 +269,29 @@ class Charges(unittest.TestCase):
         self.assertLess(abs(apart - together), together / 100)
 
     def test_the_network_is_what_a_program_waits_for(self):
-        slow, fast = (profile(2, 2, "jacobi", options=("--net", f"latency={latency}"))["run"]["elapsed_ns"]
-                      for latency in ("10ms", "1ms"))
+        slow, fast = (
+            profile(2, 2, "jacobi", options=("--net", f"latency={latency}"))["run"]["elapsed_ns"]
+            for latency in ("10ms", "1ms")
+        )
         self.assertGreater(fast, 20e6)
         self.assertGreater(slow, 8 * fast)
         self.assertLess(slow, 12 * fast)
 
     def test_what_the_network_says_of_handlers_is_charged(self):
-        free, dear = (total(profile(2, 1, "water", protocol="mgs", options=("--net", f"latency=1us,handler={handler}")),
-                            "protocol_ns") for handler in ("0us", "500us"))
+        free, dear = (
+            total(
+                profile(2, 1, "water", protocol="mgs", options=("--net", f"latency=1us,handler={handler}")),
+                "protocol_ns",
+            )
+            for handler in ("0us", "500us")
+        )
         self.assertGreater(dear, free + 500_000)
 
     def test_a_faster_network_shortens_the_wait_for_data(self):
-        slow, fast = (total(profile(4, 1, "fft", options=("--net", net)), "data_wait_ns")
-                      for net in ("latency=10us,bandwidth=100MB/s", "latency=10us,bandwidth=1GB/s"))
+        slow, fast = (
+            total(profile(4, 1, "fft", options=("--net", net)), "data_wait_ns")
+            for net in ("latency=10us,bandwidth=100MB/s", "latency=10us,bandwidth=1GB/s")
+        )
         self.assertGreater(slow, 2 * fast)
 
     def test_slower_processors_take_longer(self):
@@ -240,7 +307,6 @@ class Charges(unittest.TestCase):
         often, rarely = (profile(1, 4, "matmul", options=("--skew", skew)) for skew in ("1us", "1ms"))
         self.assertGreater(often["run"]["turns"], 2 * rarely["run"]["turns"])
         self.assertEqual(total(often, "user_ns"), total(rarely, "user_ns"))
-
 
     def test_every_transition_of_a_page_is_charged(self):
         def jacobi(protocol, options, price):
@@ -259,7 +325,9 @@ class Charges(unittest.TestCase):
             free, priced = (jacobi(protocol, options, price) for price in (0, 1000))
             transitions = sum(node["counters"][name] for node in free["nodes"] for name in counted)
             self.assertGreater(transitions, 100)
-            self.assertGreaterEqual((total(priced, "protocol_ns") - total(free, "protocol_ns")) / 1000, transitions, protocol)
+            self.assertGreaterEqual(
+                (total(priced, "protocol_ns") - total(free, "protocol_ns")) / 1000, transitions, protocol
+            )
 
 
 class Messages(unittest.TestCase):
@@ -268,14 +336,33 @@ class Messages(unittest.TestCase):
         # comes to its turn. The program does not say where its measured phase ends, so that is where it returns.
         with tempfile.TemporaryDirectory() as directory:
             program, path = os.path.join(directory, "large_heap"), os.path.join(directory, "profile.json")
-            subprocess.run([f"{BIN}/mgcc", "-O2", "-fno-multigrain-checks", "-fmultigrain-count", "large_heap.c", "-o", program],
-                           check=True, timeout=300)
+            subprocess.run(
+                [f"{BIN}/mgcc", "-O2", "-fno-multigrain-checks", "-fmultigrain-count", "large_heap.c", "-o", program],
+                check=True,
+                timeout=300,
+            )
             for protocol in ("mgs", "hlrc"):
                 for net in ("ideal", "latency=10ms", "latency=1us"):
                     digests = set()
                     for _ in range(2):
-                        subprocess.run([f"{BIN}/mgrun", "--nodes", "4", "--clock", "counted", "--protocol", protocol, "--net", net,
-                                        "--stats", f"json:{path}", program], check=True, timeout=300)
+                        subprocess.run(
+                            [
+                                f"{BIN}/mgrun",
+                                "--nodes",
+                                "4",
+                                "--clock",
+                                "counted",
+                                "--protocol",
+                                protocol,
+                                "--net",
+                                net,
+                                "--stats",
+                                f"json:{path}",
+                                program,
+                            ],
+                            check=True,
+                            timeout=300,
+                        )
                         with open(path, "rb") as file:
                             digests.add(hashlib.sha256(file.read()).hexdigest())
                     self.assertEqual(len(digests), 1, f"{protocol}, {net}")
