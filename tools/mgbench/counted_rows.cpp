@@ -34,7 +34,6 @@ class Steps {
   [[nodiscard]] double apply_diff() const { return kDiff * ns(costs_.diff_apply_byte); }
   [[nodiscard]] double release() const { return ns(costs_.release); }
   [[nodiscard]] double check() const { return ns(costs_.check); }
-  [[nodiscard]] double miss() const { return ns(costs_.check_miss); }
   [[nodiscard]] double directory() const { return ns(costs_.directory); }
   [[nodiscard]] double downgrade() const { return ns(costs_.downgrade); }
 

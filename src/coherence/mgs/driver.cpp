@@ -333,7 +333,8 @@ void Driver::perform(PageId page, Record& record, Actions& actions, const Messag
     actions.clear();
     virtual_time::spend(&MachineCosts::transition);
     const PageContext of = context(record);
-    unmapped.for_each([&](DomainId domain) { on_unmapped(record.page, of, domain, actions); });
+    Page& state = record.page;
+    unmapped.for_each([&](DomainId domain) { on_unmapped(state, of, domain, actions); });
   }
 }
 
@@ -376,10 +377,12 @@ void Driver::perform_one(PageId page, Record& record, const Action& action, cons
     case Verb::kWake:
       record.changed.notify();
       return;
-    case Verb::kReleased:
+    case Verb::kReleased: {
+      const DomainSet in_slot_1 = record.in_slot_1;
       action.domains.for_each(
-          [&](DomainId domain) { domains_[domain.value].releases.finish(record.in_slot_1.contains(domain) ? 1 : 0); });
+          [&](DomainId domain) { domains_[domain.value].releases.finish(in_slot_1.contains(domain) ? 1 : 0); });
       return;
+    }
     case Verb::kFetch:
       return;  // by whoever has called, without the lock
     case Verb::kUnmap:
