@@ -54,6 +54,22 @@ std::string error_of(const ordered_json& json) {
   return machine ? "accepted" : machine.error().message;
 }
 
+TEST(MachineDescription, MaySayWhatTranslatedAccessesCost) {
+  ordered_json json = description();
+  EXPECT_FALSE(parse_machine(text_of(json), "m.json")->instructions.translation);
+  json["processor"]["translation"] = {{"unit", "cycles"}, {"source", "a book"}, {"pointer", 23}, {"array", 16}};
+  const auto machine = parse_machine(text_of(json), "m.json");
+  ASSERT_TRUE(machine) << machine.error().message;
+  const counting::TranslationCosts costs{.pointer = 1'150'000, .array = 800'000};
+  ASSERT_TRUE(machine->instructions.translation);
+  EXPECT_EQ(*machine->instructions.translation, costs);
+  EXPECT_EQ(parse_machine(compact(*machine), "m.json")->instructions.translation, machine->instructions.translation);
+  json["processor"]["translation"].erase("array");
+  EXPECT_THAT(error_of(json), HasSubstr("processor.translation: 'array' is missing"));
+  json["processor"]["translation"] = {{"unit", "cycles"}, {"source", "a book"}, {"pointer", 23}, {"array", -1}};
+  EXPECT_THAT(error_of(json), HasSubstr("processor.translation.array: this is -1"));
+}
+
 TEST(MachineDescription, HasTheFiguresOfItsFile) {
   const auto machine = parse_machine(text_of(description()), "m.json");
   ASSERT_TRUE(machine) << machine.error().message;
