@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Records workloads/traced, analyzes the traces, and puts the tables into docs/studies/thesis-study.md.
 
-    study/thesis_study.py BUILD [--work DIRECTORY] [--programs sorbyr,gauss] [--document FILE] [--threads N]
+    study/thesis_study.py BUILD [--work DIRECTORY] [--programs sorbyr,gauss] [--document FILE] [--threads N] [--only-made]
 
 BUILD is a build directory with the targets mgtrace and traced_programs. What exists in --work is not made again, so that
-a study that was interrupted goes on. Needs nothing but Python's standard library. The table "times" says what it took.
+a study that was interrupted goes on; with --only-made, the tables have what there is. Needs nothing but Python's standard library. The table "times" says what it took.
 """
 
 import argparse
@@ -26,9 +26,10 @@ class Program:
     half: str  # with half as many threads
 
 
-# The sizes are the thesis's (section 2.2), but for mp3d and water, which are other programs than SPLASH's. 7 threads and
-# the main one are the 8 processors of the ACE. Merge sorts need a power of two, and only 8 threads give gauss bands of
-# whole pages. The number of sweeps of the two SORs is not in the thesis.
+# The sizes are the thesis's (section 2.2), but for mp3d and water, which are other programs than SPLASH's, and matmult, whose
+# 200 x 200 are an experiment: 144 million references. 7 threads and the main one are the 8 processors of the ACE.
+# Merge sorts need a power of two, and only 8 threads give gauss bands of whole pages. The number of sweeps of the two SORs
+# is not in the thesis.
 PROGRAMS = {
     "sorbyr": Program(
         "sorbyr",
@@ -46,8 +47,8 @@ PROGRAMS = {
     "matmult": Program(
         "matmult",
         "matmul",
-        "--threads 7 --size 200 --variant timing",
-        "--threads 3 --size 200 --variant timing",
+        "--threads 7 --size 100 --variant timing",
+        "--threads 3 --size 100 --variant timing",
     ),
     "bsort": Program(
         "bsort",
@@ -77,11 +78,12 @@ PROGRAMS = {
 # One thing about a program changed, to see what follows from it: the program, its arguments, what has changed.
 EXPERIMENTS = {
     "sorbyr, 10 sweeps": ("sorbyr", "--threads 7 --size 406 --steps 10 --variant rows", "half of the sweeps"),
-    "sorbyr, 126 sweeps": ("sorbyr", "--threads 7 --size 406 --steps 126 --variant rows", "as many as theirs"),
+    "sorbyr, 40 sweeps": ("sorbyr", "--threads 7 --size 406 --steps 40 --variant rows", "twice the sweeps"),
     "gauss, 256, 7 bands": ("gauss", "--threads 7 --size 256", "bands end inside pages; four rows a page"),
     "gauss, 256, 8 bands": ("gauss", "--threads 8 --size 256", "bands of whole pages; four rows a page"),
     "gauss, 512, 7 bands": ("gauss", "--threads 7 --size 512", "bands end inside pages; two rows a page"),
-    "matmult, once": ("matmult", "--threads 7 --size 200 --variant bands", "one product instead of nine"),
+    "matmult, once": ("matmult", "--threads 7 --size 100 --variant bands", "one product instead of nine"),
+    "matmult, 200": ("matmult", "--threads 7 --size 200 --variant timing", "the size of the thesis's text"),
     "bsort, 100000": ("bsort", "--threads 8 --size 100000 --variant pairs", "pieces of 12.2 pages"),
     "kmerge, 100000": ("kmerge", "--threads 8 --size 100000 --variant split", "pieces of 12.2 pages"),
     "p-qsort, 150000": ("p-qsort", "--threads 7 --size 150000", "7.5 times the elements"),
@@ -113,10 +115,13 @@ PARAMETERS = [
 # Section 6.3.3.
 TLBS = ["ace", "68040", "68851", "88200", "68030", "r4000"]
 
-# Seeds of perturbations (Table 4.1) and, of those, for policies; longer traces get fewer.
+# Seeds of perturbations (Table 4.1) and, of those, for policies; longer traces get fewer, and other parameters of policies
+# are not tried with them.
 SEEDS = (5, 3)
 SEEDS_OF_LONG_TRACES = (1, 0)
-LONG_TRACE = 30_000_000
+LONG_TRACE = 16_000_000
+# Neither TLBs nor false sharing of the longest: a hundred seconds of processor time do not suffice.
+LONGEST_TRACE = 100_000_000
 
 # Figures 5.4 and 5.5: a move costs 200 for the fault, whatever the transfer of a word costs, from nothing to as much as a
 # reference to global (g) or remote memory (r); the last machine of each has 1000 more for the fault ("a less tightly coded
@@ -216,6 +221,7 @@ class Study:
         self.work = pathlib.Path(arguments.work)
         self.work.mkdir(parents=True, exist_ok=True)
         self.threads = str(arguments.threads)
+        self.only_made = arguments.only_made
         self.programs = arguments.programs.split(",") if arguments.programs else list(PROGRAMS)
         for name in self.programs:
             if name not in PROGRAMS:
@@ -224,12 +230,14 @@ class Study:
             for _, content in variants(machine):
                 (self.work / f"{content['name']}.json").write_text(json.dumps(content))
         self.results = {name: self.run(name) for name in self.programs}
+        self.results = {name: result for name, result in self.results.items() if result is not None}
+        self.programs = [name for name in self.programs if name in self.results]
         self.experiments = {
             name: self.experiment(name) for name, (of, _, _) in EXPERIMENTS.items() if of in self.programs
         }
 
-    def call(self, kind, *command):
-        """Runs a command, and notes under `kind` what processor time it took."""
+    def call(self, kind, made, *command):
+        """Runs a command that makes the file `made`, and notes under `kind` what processor time it took."""
         print("+", " ".join(map(str, command)), file=sys.stderr, flush=True)
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
@@ -238,11 +246,14 @@ class Study:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         with (self.work / "times.txt").open("a") as times:
-            times.write(f"{kind} {seconds:.3f}\n")
+            times.write(f"{kind} {made.name} {seconds:.3f}\n")
         return done.stdout
 
     def load(self, path, make):
+        """What `path` holds, which `make` makes; None if it is not there, and nothing is to be made."""
         if not path.exists():
+            if self.only_made:
+                return None
             make()
         return json.loads(path.read_text())
 
@@ -251,11 +262,13 @@ class Study:
         recorder and `mgtrace info` say, the trace's path, and PLATINUM's times for it."""
         mgtrace = self.bin / "mgtrace"
         whole, part = self.work / f"{name}.whole.mgt", self.work / f"{name}.mgt"
+        made = self.work / f"{name}.info.json"
         run = self.bin / "traced" / program
 
         def record():
             said = self.call(
                 "record",
+                whole,
                 mgtrace,
                 "record",
                 "--force",
@@ -271,9 +284,10 @@ class Study:
             (self.work / f"{name}.record.json").write_text(said[said.index("{") :])
 
         def cut():
-            facts = json.loads(self.call("cut", mgtrace, "info", "--full", "--json", whole))
+            facts = json.loads(self.call("cut", made, mgtrace, "info", "--full", "--json", whole))
             self.call(
                 "cut",
+                part,
                 mgtrace,
                 "filter",
                 "--force",
@@ -283,13 +297,15 @@ class Study:
                 "-o",
                 part,
             )
-            of_part = json.loads(self.call("cut", mgtrace, "info", "--full", "--json", part))
+            of_part = json.loads(self.call("info", made, mgtrace, "info", "--full", "--json", part))
             of_part["alone"] = facts["parallel"]["begin"]
-            (self.work / f"{name}.info.json").write_text(json.dumps(of_part))
+            made.write_text(json.dumps(of_part))
             whole.unlink()
 
         recorded = self.load(self.work / f"{name}.record.json", record)
-        facts = self.load(self.work / f"{name}.info.json", cut)
+        facts = self.load(made, cut)
+        if recorded is None or facts is None:
+            return None
         return {"record": recorded, "info": facts, "trace": part}
 
     def analyze(self, trace, name, kind, *options):
@@ -298,6 +314,7 @@ class Study:
             path,
             lambda: self.call(
                 kind.split("-")[0],
+                path,
                 self.bin / "mgtrace",
                 "analyze",
                 trace,
@@ -312,8 +329,11 @@ class Study:
     def run(self, name):
         program = PROGRAMS[name]
         of = self.record(program.program, program.arguments, name)
+        if of is None:
+            return None
         times = platinum_times(program.theirs, of["info"])
         is_long = of["info"]["references"] > LONG_TRACE
+        is_longest = of["info"]["references"] > LONGEST_TRACE
         seeds, policy_seeds = SEEDS_OF_LONG_TRACES if is_long else SEEDS
 
         def analyze(kind, *options):
@@ -325,7 +345,6 @@ class Study:
 
         return of | {
             "times": times,
-            "seeds": seeds,
             "half": self.half(name),
             "sweep": analyze(
                 "sweep",
@@ -333,11 +352,7 @@ class Study:
                 ",".join(MACHINES),
                 "--block-size",
                 ",".join(SIZES),
-                "--tlb",
-                ",".join(TLBS),
-                "--false-sharing",
-                "--attribute-at",
-                "4K",
+                *([] if is_longest else ["--tlb", ",".join(TLBS), "--false-sharing", "--attribute-at", "4K"]),
             ),
             "policies": analyze(
                 "policies",
@@ -350,7 +365,9 @@ class Study:
                 "--perturb",
                 str(policy_seeds),
             ),
-            "parameters": analyze(
+            "parameters": None
+            if is_long
+            else analyze(
                 "parameters",
                 "--machine",
                 "ace,butterfly",
@@ -359,7 +376,7 @@ class Study:
                 "--policy",
                 ",".join(with_times(text, times) for text in PARAMETERS),
             ),
-            "spreads": [
+            "spreads": self.complete(
                 analyze(
                     f"spread-{seed}",
                     "--machine",
@@ -372,33 +389,41 @@ class Study:
                     str(seed),
                 )
                 for seed in range(1, seeds + 1)
-            ],
-            "vary": {machine: vary(machine) for machine in ("ace", "butterfly")},
+            ),
+            "vary-ace": vary("ace"),
+            "vary-butterfly": vary("butterfly"),
             "o_s": analyze("o_s", "--machine", "cc+,numa,dsm+,dsm", "--block-size", "512", "--vary", "o_s"),
         }
+
+    def complete(self, documents):
+        """A list of documents; None if there are none."""
+        return [document for document in documents if document is not None] or None
 
     def half(self, name):
         """The same with half as many processors: fewer analyses."""
         program = PROGRAMS[name]
         of = self.record(program.program, program.half, f"{name}-half")
-        return {
-            "sweep": self.analyze(
-                of["trace"],
-                f"{name}-half",
-                "half",
-                "--machine",
-                ",".join(MACHINES),
-                "--block-size",
-                "64,512,4K",
-                "--hot-blocks",
-                "0",
-            )
-        }
+        if of is None:
+            return None
+        sweep = self.analyze(
+            of["trace"],
+            f"{name}-half",
+            "half",
+            "--machine",
+            ",".join(MACHINES),
+            "--block-size",
+            "64,512,4K",
+            "--hot-blocks",
+            "0",
+        )
+        return None if sweep is None else {"sweep": sweep}
 
     def experiment(self, name):
         of, arguments, _ = EXPERIMENTS[name]
         file = re.sub("[^a-z0-9]+", "-", name)
         recorded = self.record(PROGRAMS[of].program, arguments, file)
+        if recorded is None:
+            return None
         times = platinum_times(PROGRAMS[of].theirs, recorded["info"])
         result = recorded | {"times": times}
         # Policies suit the ACE and the Butterfly; a machine of chapter 6 needs none.
@@ -509,6 +534,12 @@ def mean(values):
     return math.exp(sum(map(math.log, values)) / len(values))
 
 
+def having(study, part, of_sweep=None):
+    """The programs of which there is that analysis and, in the sweep, "tlb" or "false_sharing"."""
+    names = [name for name in study.programs if study.results[name][part] is not None]
+    return [name for name in names if of_sweep is None or study.results[name][part][of_sweep] is not None]
+
+
 def traces(study):
     rows = []
     for name, result in study.results.items():
@@ -555,8 +586,10 @@ def shares_saved(study, machine, policies, kind="policies"):
     two costs are)."""
     worst = "global" if machine == "ace" else "interleaved"
     saved = {}
-    for name in study.programs:
+    for name in having(study, kind):
         result = study.results[name]
+        if result["policies"] is None:
+            continue
         optimal = study.policy(result, machine, "optimal")["mcpr"]
         bound = study.policy(result, machine, worst)["mcpr"]
         for policy in policies:
@@ -587,7 +620,7 @@ def policies(study, machine):
     heads = [each for each in POLICIES if machine == "ace" or each not in ONLY_WITH_GLOBAL_MEMORY]
     texts = ["optimal"] + [POLICIES[each] for each in heads]
     rows = []
-    for name in study.programs:
+    for name in having(study, "policies"):
         rows.append([name] + [number(study.policy(study.results[name], machine, text)["mcpr"]) for text in texts])
     saved = shares_saved(study, machine, texts)
     rows.append(["**ratio of sums**"] + [ratio_of_sums(saved[text]) for text in texts])
@@ -623,9 +656,9 @@ def spread_of(study, name, machine, kind):
 
 def perturbed_optimal(study):
     rows = []
-    for name in study.programs:
+    for name in having(study, "spreads"):
         of = TABLE_4_1[PROGRAMS[name].theirs]
-        row = [name, study.results[name]["seeds"]]
+        row = [name, len(study.results[name]["spreads"])]
         for k, kind in enumerate(("local", "gap")):
             for m, machine in enumerate(TABLE_4_1_MACHINES):
                 row.append(f"{percent(spread_of(study, name, machine, kind))} ({of[4 * k + m]:g})")
@@ -643,7 +676,7 @@ def perturbed_policies(study):
         if machine == "ace" or head not in ONLY_WITH_GLOBAL_MEMORY
     ]
     rows = []
-    for name in study.programs:
+    for name in having(study, "policies"):
         row = [name]
         for machine, head in columns:
             spread = study.policy(study.results[name], machine, POLICIES[head])["spread"]
@@ -656,7 +689,7 @@ def perturbed_policies(study):
 
 def seeds(study):
     """Figure 4.4: each seed's local perturbation on CC, for the programs that differ most."""
-    names = [name for name in study.programs if study.results[name]["seeds"] > 1]
+    names = [name for name in having(study, "spreads") if len(study.results[name]["spreads"]) > 1]
     names.sort(key=lambda name: -spread_of(study, name, "cc", "local"))
     rows = []
     for name in names[:5]:
@@ -674,14 +707,15 @@ def base(study):
         [
             [name]
             + [number(study.mcpr(name, machine, 64 if machine.startswith("cc") else 4096)) for machine in MACHINES]
-            for name in study.programs
+            for name in having(study, "sweep")
         ],
     )
 
 
 def same(study):
     rows = []
-    for name in study.programs:
+    names = having(study, "sweep")
+    for name in names:
         values = [study.mcpr(name, machine, 512) for machine in MACHINES]
         rows.append(
             [name]
@@ -690,9 +724,9 @@ def same(study):
         )
     rows.append(
         ["geometric mean"]
-        + [number(mean(study.mcpr(name, machine, 512) for name in study.programs)) for machine in MACHINES]
+        + [number(mean(study.mcpr(name, machine, 512) for name in names)) for machine in MACHINES]
         + [
-            f"{mean(study.mcpr(n, 'numa', 512) / study.mcpr(n, other, 512) for n in study.programs):.2f}"
+            f"{mean(study.mcpr(n, 'numa', 512) / study.mcpr(n, other, 512) for n in names):.2f}"
             for other in ("cc+", "cc")
         ]
     )
@@ -701,7 +735,7 @@ def same(study):
 
 def half(study):
     rows = []
-    for name in study.programs:
+    for name in having(study, "half"):
         values = {
             (machine, size): study.mcpr(name, machine, size, half=True)
             for machine in MACHINES
@@ -717,7 +751,7 @@ def half(study):
 
 def sweep(study, machine):
     rows = []
-    for name in study.programs:
+    for name in having(study, "sweep"):
         values = [study.mcpr(name, machine, size) for size in BYTES]
         best = values.index(min(values))
         rows.append(
@@ -731,7 +765,7 @@ def sweep(study, machine):
 def dominant(study):
     """How far the block size moves the MCPR of one machine, against how far the machine does at one block size."""
     rows = []
-    for name in study.programs:
+    for name in having(study, "sweep"):
         by_size = {machine: [study.mcpr(name, machine, size) for size in BYTES] for machine in MACHINES}
         sizes = mean(max(values) / min(values) for values in by_size.values())
         # The step from the worst of the fast machines to the best of the slow ones would flatter; all five count.
@@ -744,7 +778,7 @@ def dominant(study):
 
 def best(study):
     rows = []
-    for name in study.programs:
+    for name in having(study, "sweep"):
         lowest = {machine: min((study.mcpr(name, machine, size), size) for size in BYTES) for machine in MACHINES}
         of = TABLE_6_4[PROGRAMS[name].theirs]
         row = [name, number(lowest["cc+"][0])]
@@ -767,17 +801,15 @@ def best(study):
 
 def remote(study):
     rows = []
-    for label, without, having in (
+    names = having(study, "sweep")
+    for label, without, with_it in (
         ("CC / CC+", "cc", "cc+"),
         ("DSM / NUMA", "dsm", "numa"),
         ("DSM / DSM+", "dsm", "dsm+"),
     ):
         rows.append(
             [label]
-            + [
-                f"{mean(study.mcpr(n, without, s) / study.mcpr(n, having, s) for n in study.programs):.2f}"
-                for s in BYTES
-            ]
+            + [f"{mean(study.mcpr(n, without, s) / study.mcpr(n, with_it, s) for n in names):.2f}" for s in BYTES]
         )
     return table(["geometric mean of"] + SIZES, rows)
 
@@ -792,7 +824,7 @@ def sor(study):
 
 def entries_of(study, name, machine):
     """What a move costs, its machine's entry in the study, and optimal placement there; from cheap to dear moves."""
-    documents = {entry["machine"]["name"]: entry for entry in study.results[name]["vary"][machine]["machines"]}
+    documents = {entry["machine"]["name"]: entry for entry in study.results[name][f"vary-{machine}"]["machines"]}
     for value, content in variants(machine):
         entry = documents[content["name"]]
         yield value, entry, entry["results"][0]
@@ -804,7 +836,7 @@ def moves_a_page(entry, result):
 
 def vary(study, machine):
     rows = []
-    for name in study.programs:
+    for name in having(study, f"vary-{machine}"):
         rows.append(
             [name]
             + [
@@ -843,11 +875,12 @@ def sor_moves(study):
 
 
 def overhead(study):
-    first = [e for e in study.results[study.programs[0]]["o_s"]["parameters"] if e["machine"] == "numa"]
+    names = having(study, "o_s")
+    first = [e for e in study.results[names[0]]["o_s"]["parameters"] if e["machine"] == "numa"]
     rows = []
     for machine in ("numa", "dsm+", "dsm"):
         for name in ("sorbyr", "e-fft", "p-qsort", "mp3d"):
-            if name in study.programs:
+            if name in names:
                 rows.append(
                     [f"{name}, {machine.upper()}"]
                     + [number(e["mcpr"]) for e in study.results[name]["o_s"]["parameters"] if e["machine"] == machine]
@@ -858,7 +891,8 @@ def overhead(study):
 def tlb(study):
     rows = []
     better = [0, 0, 0]
-    for name in study.programs:
+    names = having(study, "sweep", "tlb")
+    for name in names:
         found = {
             entry["page_size"]: entry
             for entry in study.results[name]["sweep"]["tlb"]["corrected"]
@@ -879,9 +913,7 @@ def tlb(study):
                 ", ".join(map(str, of)) if of else "not given",
             ]
         )
-    rows.append(
-        ["better than 4 KiB", ""] + [f"{count} of {len(study.programs)}" for count in better] + ["11, 10 and 9 of 14"]
-    )
+    rows.append(["better than 4 KiB", ""] + [f"{count} of {len(names)}" for count in better] + ["11, 10 and 9 of 14"])
     return table(["trace", "4 KiB", "128 bytes", "with the ACE's TLB", "with the R4000's", "theirs"], rows)
 
 
@@ -892,7 +924,7 @@ def miss_rates(study, name, design):
 
 def tlb_rates(study):
     rows = []
-    for name in study.programs:
+    for name in having(study, "sweep", "tlb"):
         row = [name]
         for design in TLBS:
             of = miss_rates(study, name, design)
@@ -904,7 +936,7 @@ def tlb_rates(study):
 def tlb_pages(study):
     rows = []
     for name in ("sorbyr", "matmult", "mp3d", "p-qsort"):
-        if name not in study.programs:
+        if name not in having(study, "sweep", "tlb"):
             continue
         for design in TLBS:
             of = miss_rates(study, name, design)
@@ -915,7 +947,7 @@ def tlb_pages(study):
 def shares(study):
     """False sharing's bounds on the move costs of CC (a machine without remote reference), in per cent."""
     rows = []
-    for name in study.programs:
+    for name in having(study, "sweep", "false_sharing"):
         row = [name]
         for entry in study.results[name]["sweep"]["false_sharing"]["block_sizes"]:
             if entry["block_size"] not in (64, 512, 4096):
@@ -934,7 +966,7 @@ def shares(study):
 def components(study, machine):
     """Figures 7.2 to 7.5: what moves cost, split by equation 7.1 and, where there are remote references, those."""
     rows = []
-    for name in study.programs:
+    for name in having(study, "sweep"):
         areas = {size: study.block_size(study.results[name], machine, size)["areas"] for size in BYTES}
         cells = []
         for size in (32, 128, 1024, 4096, 8192):
@@ -964,7 +996,7 @@ def components(study, machine):
 
 def causes(study):
     rows = []
-    for name in study.programs:
+    for name in having(study, "sweep", "false_sharing"):
         attribution = study.results[name]["sweep"]["false_sharing"]["attribution"]
         moves = attribution["moves"]
         total = moves["cold"] + moves["useful"] + moves["false"]
@@ -1027,11 +1059,12 @@ def experiments(study):
     texts = ["optimal"] + [POLICIES[each] for each in heads]
     last = None
     for name, (of, _, what) in EXPERIMENTS.items():
-        if name not in study.experiments:
+        result = study.experiments.get(name)
+        if any(each is None or None in (each["sweep"], each["policies"]) for each in (result, study.results.get(of))):
             continue
         if of != last:
             row(f"**{of}**", "the study's", study.results[of])
-        row(name, what, study.experiments[name])
+        row(name, what, result)
         last = of
     return table(
         ["trace", "what has changed", "CC 64", "NUMA 128", "NUMA 512", "NUMA 4K", "DSM 4K", "ACE: optimal"] + heads,
@@ -1040,13 +1073,18 @@ def experiments(study):
 
 
 def times(study):
-    spent = {}
+    # What was made twice counts once, as it was made last.
+    last = {}
     for line in (study.work / "times.txt").read_text().splitlines():
-        kind, seconds = line.split()
-        spent[kind] = spent.get(kind, 0.0) + float(seconds)
+        kind, made, seconds = line.split()
+        last[kind, made] = float(seconds)
+    spent = {}
+    for (kind, _), seconds in last.items():
+        spent[kind] = spent.get(kind, 0.0) + seconds
     what = {
         "record": "recording (all runs)",
         "cut": "cutting off what follows the parallel part",
+        "info": "counting references",
         "sweep": "block sizes, TLBs, false sharing",
         "policies": "policies, perturbed",
         "parameters": "their parameters",
@@ -1095,8 +1133,8 @@ TABLES = {
     "experiments": experiments,
     "times": times,
 }
-# What has no table without these programs.
-NEEDS = {"sor": {"sorbyr", "sorbyc"}, "sor-moves": {"sorbyr"}}
+# What has no table without these programs, and an analysis of them.
+NEEDS = {"sor": ({"sorbyr", "sorbyc"}, "sweep"), "sor-moves": ({"sorbyr"}, "vary-ace")}
 
 
 def main():
@@ -1107,12 +1145,13 @@ def main():
     parser.add_argument(
         "--document", help="a file in which the tables are put between their marks; else they are printed"
     )
+    parser.add_argument("--only-made", action="store_true", help="make nothing: tables of what there is in --work")
     parser.add_argument("--threads", type=int, default=2, help="that compute optimal placements; default 2")
     arguments = parser.parse_args()
     study = Study(arguments)
     text = pathlib.Path(arguments.document).read_text() if arguments.document else None
     for name, make in TABLES.items():
-        if not NEEDS.get(name, set()) <= set(study.programs):
+        if name in NEEDS and not NEEDS[name][0] <= set(having(study, NEEDS[name][1])):
             continue
         made = make(study)
         if text is None:

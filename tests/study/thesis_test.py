@@ -1,5 +1,6 @@
 """What the script that repeats Bolosky's thesis computes by itself (study/thesis_study.py)."""
 
+import re
 import sys
 import unittest
 from pathlib import Path
@@ -87,6 +88,15 @@ class ProgramsTest(unittest.TestCase):
                 self.assertIn(program.theirs, of, name)
         for name, (of, _, _) in thesis.EXPERIMENTS.items():
             self.assertIn(of, thesis.PROGRAMS, name)
+
+
+class DocumentTest(unittest.TestCase):
+    def test_the_document_has_a_place_for_every_table_and_every_program_in_it(self):
+        text = (Path(thesis.__file__).parents[1] / "docs/studies/thesis-study.md").read_text()
+        tables = dict(re.findall(r"<!-- ([^ ]+) -->\n(.*?)<!-- end -->", text, re.S))
+        self.assertEqual(sorted(tables), sorted(thesis.TABLES))
+        for name in thesis.PROGRAMS:
+            self.assertIn(f"| {name} |", tables["traces"])
 
 
 if __name__ == "__main__":
