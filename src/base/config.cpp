@@ -322,6 +322,12 @@ Status validate(const Config& config) {
     return fail(
         "--clock-scale scales CPU time, and counted time measures none: how fast processors are is the machine's to say "
         "(--clock-scale or MULTIGRAIN_CLOCK_SCALE, --machine or MULTIGRAIN_MACHINE)");
+  if (config.caches && config.clock != ClockKind::kCounted)
+    return fail("--caches on models caches in counted time; give --clock counted (--caches or MULTIGRAIN_CACHES)");
+  if (config.caches && (config.traits().kind != ProtocolKind::kMgs || config.mgs_reads_one_sided()))
+    return fail(
+        "--caches on needs the protocol mgs without one-sided reads, whose pages move by messages alone, so that a node knows "
+        "what its caches lose (--caches or MULTIGRAIN_CACHES, --protocol or MULTIGRAIN_PROTOCOL, --mgs)");
   if (config.seed && config.clock != ClockKind::kCounted)
     return fail(
         "--seed makes processors start late in counted time, so that runs differ; by the other clocks they differ anyway: "

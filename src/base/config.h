@@ -122,6 +122,7 @@ struct Config {
   ClockScale clock_scale;                                // MULTIGRAIN_CLOCK_SCALE: virtual time per CPU time
   Nanoseconds skew = 20'000;                             // MULTIGRAIN_SKEW: virtual time between processors
   std::string machine_text;                              // MULTIGRAIN_MACHINE: a name, a file, the description itself
+  bool caches = false;                                   // MULTIGRAIN_CACHES: on, off
   std::optional<uint64_t> seed;                          // MULTIGRAIN_SEED; nullopt: no processor starts late
   std::optional<Nanoseconds> perturb;                    // MULTIGRAIN_PERTURB: how late at most; nullopt: the skew
   MgsOptions mgs;                                        // MULTIGRAIN_MGS

@@ -64,6 +64,12 @@ Status read_network(std::string_view name, std::string_view text, Config& config
   return parsed<&Config::network, parse_network_model>(name, text, config);
 }
 
+Status read_caches(std::string_view name, std::string_view text, Config& config) {
+  if (text != "on" && text != "off") return fail("{} is '{}'; it must be on or off", name, text);
+  config.caches = text == "on";
+  return {};
+}
+
 Status read_seed(std::string_view name, std::string_view text, Config& config) {
   constexpr uint64_t kGreatest = std::numeric_limits<uint32_t>::max();
   const std::optional<uint64_t> number = parse_whole(text, kGreatest);
@@ -153,6 +159,10 @@ constexpr Setting kSettings[] = {
     {"MULTIGRAIN_MACHINE", Scope::kRun, parsed<&Config::machine_text, parse_text>, "--machine", "NAME|FILE",
      "with --clock counted, what the emulated machine's instructions, protocol and network cost: a name that --machine "
      "list shows (default today-rdma), or a file with a description; --net replaces its network"},
+    {"MULTIGRAIN_CACHES", Scope::kRun, read_caches, "--caches", "WHETHER",
+     "with --clock counted, processors have the caches that --machine describes, and misses take time (mgs; programs of mgcc "
+     "-fmultigrain-count=memory): on or off (default)",
+     "on,off"},
     {"MULTIGRAIN_SEED", Scope::kRun, read_seed, "--seed", "NUMBER",
      "with --clock counted, processors start late, each by a part of --perturb that the seed chooses: other seeds give other "
      "runs (default: none starts late)"},

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/steps.h"
+#include "emulation/node_caches.h"
 #include "memory/diff.h"
 #include "profile/this_thread.h"
 #include "profile/virtual_time.h"
@@ -63,6 +64,8 @@ void PageDriver::settle_home(PageId page, PageRecord& record, const Message& mes
 }
 
 RemoteSlice PageDriver::slice_of(PageId first, uint32_t count) const {
+  // What a message carries is in memory, and not in a cache ([MGS], 3.2.4, page cleaning).
+  node_caches::purge(offset(first), count * page_size_);
   return {.segment = SegmentId::kFrames, .offset = offset(first), .length = static_cast<uint32_t>(count * page_size_)};
 }
 
@@ -73,6 +76,7 @@ void PageDriver::take_pages(PageId first, uint32_t count, const Message& message
     panic("a page message without its page, from node / page", message.from.value, first.value);
   const auto from = static_cast<uint32_t>(offset(first) - offset(begin));
   services_.fabric.fetch_part(message, from, {frame(first), count * page_size_});
+  node_caches::purge(offset(first), count * page_size_);
   this_profile().count(Counter::kPagesFetched, count);
 }
 
@@ -147,6 +151,7 @@ void PageDriver::revoke(PageId first, uint64_t count) {
   MULTIGRAIN_STEP(frame(first));
   const SubTimeScope timed(this_profile(), SubTime::kRights);
   services_.rights.revoke(first, count);
+  node_caches::purge(offset(first), count * page_size_);
   virtual_time::spend_rights_change(false, count);
   this_profile().count_rights(RightsChange::kRevoke, count);
 }

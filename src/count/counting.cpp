@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/mutex.h"
+#include "count/memory.h"
 
 __thread mg_count __multigrain_count = {.now = 0, .limit = UINT64_MAX};
 
@@ -17,7 +18,9 @@ namespace {
 // These are never destroyed: modules unregister themselves until the process ends.
 struct Modules {
   Mutex mutex;
-  mg_counted_module* first MG_GUARDED_BY(mutex) = nullptr;
+  mg_counted_module* first MG_GUARDED_BY(mutex) = nullptr;            // of those that report no accesses
+  mg_counted_module* first_of_memory MG_GUARDED_BY(mutex) = nullptr;  // and of those that do
+  bool wants_memory MG_GUARDED_BY(mutex) = false;                     // all have to
   std::optional<InstructionCosts> costs MG_GUARDED_BY(mutex);
 };
 Modules& modules() {
@@ -26,6 +29,7 @@ Modules& modules() {
 }
 
 std::atomic<void (*)()> installed_poll = nullptr;
+std::atomic<uint64_t (*)(const void*, uint64_t, bool)> installed_memory = nullptr;
 
 // Returns the address at which the file that contains this address was loaded.
 const void* file_of(const void* address) {
@@ -69,7 +73,17 @@ void install(const InstructionCosts& costs) {
   Modules& all = modules();
   const LockGuard guard(all.mutex);
   all.costs = costs;
-  for (const mg_counted_module* module = all.first; module != nullptr; module = module->next) price(*module, costs);
+  for (const mg_counted_module* first : {all.first, all.first_of_memory})
+    for (const mg_counted_module* module = first; module != nullptr; module = module->next) price(*module, costs);
+}
+
+const char* set_memory(uint64_t (*price)(const void* address, uint64_t bytes, bool writes)) {
+  Modules& all = modules();
+  const LockGuard guard(all.mutex);
+  if (all.first != nullptr) return all.first->source;
+  all.wants_memory = true;
+  installed_memory.store(price);
+  return nullptr;
 }
 
 void set_poll(void (*poll)()) {
@@ -84,18 +98,49 @@ using namespace multigrain::counting;
 void __multigrain_count_register(mg_counted_module* module) {
   Modules& all = modules();
   const LockGuard guard(all.mutex);
+  if (all.wants_memory)
+    die(2, {module->source,
+            " does not report its accesses to memory, which --caches on needs: compile it with "
+            "mgcc -fmultigrain-count=memory"});
   module->next = all.first;
   all.first = module;
   if (all.costs) price(*module, *all.costs);
 }
 
+void __multigrain_count_register_memory(mg_counted_module* module) {
+  Modules& all = modules();
+  const LockGuard guard(all.mutex);
+  module->next = all.first_of_memory;
+  all.first_of_memory = module;
+  if (all.costs) price(*module, *all.costs);
+}
+
+namespace {
+
+void report(const void* address, uint64_t bytes, bool writes) {
+  auto* const price = installed_memory.load(std::memory_order_relaxed);
+  if (price != nullptr && address != nullptr) __multigrain_count.now += price(address, bytes, writes);
+}
+
+}  // namespace
+
+void __multigrain_count_read(const void* address, uint64_t bytes) {
+  report(address, bytes, false);
+}
+
+void __multigrain_count_write(const void* address, uint64_t bytes) {
+  report(address, bytes, true);
+}
+
 void __multigrain_count_unregister(mg_counted_module* module) {
   Modules& all = modules();
   const LockGuard guard(all.mutex);
-  for (mg_counted_module** link = &all.first; *link != nullptr; link = &(*link)->next) {
-    if (*link != module) continue;
-    *link = module->next;
-    return;
+  for (mg_counted_module** const first : {&all.first, &all.first_of_memory}) {
+    for (mg_counted_module** link = first; *link != nullptr; link = &(*link)->next) {
+      if (*link != module) continue;
+      *link = module->next;
+      return;
+    }
   }
 }
 

@@ -16,6 +16,12 @@ void install(const InstructionCosts& costs);
 // which is so at first. May be called by any thread, also from a signal handler.
 void set_poll(void (*poll)());
 
+// Has `price` called for each access that code of -fmultigrain-count=memory reports, on the thread that made it: what it
+// returns, in picoseconds, is added to the thread's count. `price` may neither allocate nor wait. Returns the source of a module
+// that reports nothing, and then changes nothing; nullptr if all that are registered report. A module that is registered
+// later and reports nothing ends the process. Call it before the program's threads start; not from a signal handler.
+const char* set_memory(uint64_t (*price)(const void* address, uint64_t bytes, bool writes));
+
 // What the calling thread has counted, in picoseconds. May be called from a signal handler. What a thread has counted since
 // the last poll, call or end of a loop may be missing, or be in it in advance.
 [[nodiscard]] inline uint64_t now() {

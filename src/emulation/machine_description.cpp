@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -71,10 +72,24 @@ constexpr auto kPriceNames = [] {
   return names;
 }();
 
+// The prices of misses of the caches.
+struct MissPrice {
+  std::string_view read, write;
+  CacheDescription::Price CacheDescription::* member;
+};
+constexpr MissPrice kMissPrices[] = {
+    {"local_read", "local_write", &CacheDescription::local},
+    {"remote_read", "remote_write", &CacheDescription::remote},
+    {"two_party_read", "two_party_write", &CacheDescription::two_party},
+    {"three_party_read", "three_party_write", &CacheDescription::three_party},
+    {"software_read", "software_write", &CacheDescription::software},
+};
+
 constexpr std::string_view kUnlimited = "unlimited";
 constexpr uint32_t kMostProcessors = 65536;  // of a node
 
 constexpr Unit kClockUnits[] = {{"MHz", 1}, {"GHz", 1000}};
+constexpr Unit kSizes[] = {{"bytes", 1}, {"KiB", 1024}, {"MiB", 1024 * 1024}};
 constexpr Unit kRates[] = {{"KB/s", 1e-6}, {"MB/s", 1e-3}, {"GB/s", 1}};  // in bytes per nanosecond
 
 // --- Reading
@@ -126,6 +141,10 @@ class Reader {
   Result<counting::CallCost> call(const Group& calls, const std::string& name, const LocatedJson& json) const;
   Status read_network(const Group& whole, MachineDescription& machine) const;
   Status read_costs(const Group& whole, MachineDescription& machine) const;
+  Status read_caches(const Group& whole, MachineDescription& machine) const;
+  // Of the group's figure `key`: a whole number from `least` to `most`, in `units`, or without a unit if there are none.
+  Result<uint32_t> whole_number(const Group& in, std::string_view key, std::span<const Unit> units, uint32_t least,
+                                uint32_t most) const;
 
   std::string_view where_;
   double ps_per_cycle_ = 0;
@@ -437,13 +456,85 @@ Status Reader::read_costs(const Group& whole, MachineDescription& machine) const
   return {};
 }
 
+Result<uint32_t> Reader::whole_number(const Group& in, std::string_view key, std::span<const Unit> units,
+                                      uint32_t least, uint32_t most) const {
+  const auto found = member(in, key);
+  if (!found) return tl::unexpected(found.error());
+  const auto one = figure(in, key, **found);
+  if (!one) return tl::unexpected(one.error());
+  const auto value = number(*one);
+  if (!value) return tl::unexpected(value.error());
+  double unit = 1;
+  if (!units.empty()) {
+    const auto found_unit = factor(*one, units);
+    if (!found_unit) return tl::unexpected(found_unit.error());
+    unit = *found_unit;
+  }
+  const double whole = *value * unit;
+  if (whole != std::floor(whole) || whole < least || whole > most)
+    return wrong(one->line, one->path, "this is {}; it must be a whole number from {} to {}", whole, least, most);
+  return static_cast<uint32_t>(whole);
+}
+
+Status Reader::read_caches(const Group& whole, MachineDescription& machine) const {
+  constexpr std::string_view kSection = "caches";
+  constexpr uint32_t kMostBytes = uint32_t{1} << 30;
+  constexpr uint32_t kLeastLine = 8, kMostLine = 4096, kMostWays = 64;
+  if (whole.json.find(kSection) == nullptr) return {};
+  const auto caches = group(whole, kSection);
+  if (!caches) return tl::unexpected(caches.error());
+  std::vector<std::string_view> known{"size", "line", "ways", "replacement", "pointers", "unit", "source"};
+  for (const MissPrice& each : kMissPrices) known.insert(known.end(), {each.read, each.write});
+  if (Status good = check_keys(*caches, known); !good) return good;
+
+  CacheDescription& read = machine.caches.emplace();
+  for (const auto& [key, target, units, least, most] :
+       {std::tuple("size", &read.size, std::span<const Unit>(kSizes), kLeastLine, kMostBytes),
+        std::tuple("line", &read.line, std::span<const Unit>(kSizes), kLeastLine, kMostLine),
+        std::tuple("ways", &read.ways, std::span<const Unit>(), 1u, kMostWays),
+        std::tuple("pointers", &read.pointers, std::span<const Unit>(), 0u, kMostProcessors)}) {
+    const auto number = whole_number(*caches, key, units, least, most);
+    if (!number) return tl::unexpected(number.error());
+    *target = *number;
+  }
+  if (!std::has_single_bit(read.line))
+    return wrong(caches->json.find("line")->line, joined(*caches, "line"),
+                 "this is {} bytes; it must be a power of two", read.line);
+  const uint64_t set = uint64_t{read.line} * read.ways;
+  if (read.size % set != 0 || !std::has_single_bit(read.size / set))
+    return wrong(caches->json.find("size")->line, joined(*caches, "size"),
+                 "this is {} bytes, which are not a power of two of sets of {} lines of {} bytes", read.size, read.ways,
+                 read.line);
+  const auto replacement = member(*caches, "replacement");
+  if (!replacement) return tl::unexpected(replacement.error());
+  const auto policy = figure(*caches, "replacement", **replacement);
+  if (!policy) return tl::unexpected(policy.error());
+  if (policy->json->kind != LocatedJson::Kind::kText || (policy->json->text != "lru" && policy->json->text != "fifo"))
+    return wrong(policy->line, policy->path, "this must be \"lru\" or \"fifo\"");
+  read.replacement =
+      policy->json->text == "lru" ? CacheDescription::Replacement::kLru : CacheDescription::Replacement::kFifo;
+  for (const MissPrice& each : kMissPrices) {
+    CacheDescription::Price& target = read.*each.member;
+    for (const auto& [key, cost] : {std::pair(each.read, &target.read), std::pair(each.write, &target.write)}) {
+      const auto found = member(*caches, key);
+      if (!found) return tl::unexpected(found.error());
+      const auto one = figure(*caches, key, **found);
+      if (!one) return tl::unexpected(one.error());
+      const auto known_price = price(*one, Price::Kind::kTime);
+      if (!known_price) return tl::unexpected(known_price.error());
+      *cost = *known_price;
+    }
+  }
+  return {};
+}
+
 Result<MachineDescription> Reader::read(std::string_view text) {
   const auto json = parse_located_json(text);
   if (!json) return fail("{}, {}", where_, json.error().message);
   const Group whole{.json = *json, .path = {}, .unit = {}, .source = {}};
   if (json->kind != LocatedJson::Kind::kObject)
     return wrong(1, "", "a description of a machine is an object, which begins with a brace");
-  constexpr std::array<std::string_view, 6> kKeys{"name", "what", "source", "processor", "network", "costs"};
+  constexpr std::array<std::string_view, 7> kKeys{"name", "what", "source", "processor", "network", "costs", "caches"};
   if (Status good = check_keys(whole, kKeys); !good) return tl::unexpected(good.error());
   MachineDescription machine;
   for (const auto& [key, target] :
@@ -455,6 +546,7 @@ Result<MachineDescription> Reader::read(std::string_view text) {
   if (Status good = read_processor(whole, machine); !good) return tl::unexpected(good.error());
   if (Status good = read_network(whole, machine); !good) return tl::unexpected(good.error());
   if (Status good = read_costs(whole, machine); !good) return tl::unexpected(good.error());
+  if (Status good = read_caches(whole, machine); !good) return tl::unexpected(good.error());
   return machine;
 }
 
@@ -506,9 +598,23 @@ std::string compact(const MachineDescription& machine) {
     processor["translation"]["array"] = translation->array;
   }
   processor["calls"] = std::move(calls);
-  const ordered_json whole = {{"name", machine.name},          {"what", machine.what},
+  ordered_json whole = {{"name", machine.name},          {"what", machine.what},
                               {"source", machine.source},      {"processor", std::move(processor)},
                               {"network", std::move(network)}, {"costs", std::move(costs)}};
+  if (machine.caches) {
+    const CacheDescription& caches = *machine.caches;
+    ordered_json out = group();
+    out["size"] = {{"value", caches.size}, {"unit", "bytes"}};
+    out["line"] = {{"value", caches.line}, {"unit", "bytes"}};
+    out["ways"] = caches.ways;
+    out["replacement"] = caches.replacement == CacheDescription::Replacement::kLru ? "lru" : "fifo";
+    out["pointers"] = caches.pointers;
+    for (const MissPrice& each : kMissPrices) {
+      out[std::string(each.read)] = (caches.*each.member).read;
+      out[std::string(each.write)] = (caches.*each.member).write;
+    }
+    whole["caches"] = std::move(out);
+  }
   // A text of the file need not be UTF-8.
   return whole.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }

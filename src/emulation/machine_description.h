@@ -2,6 +2,7 @@
 // source for each figure. docs/user/machines.md says how to write one.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,6 +11,7 @@
 #include "base/machine_costs.h"
 #include "base/network_model.h"
 #include "count/instruction_costs.h"
+#include "emulation/cache_model.h"
 
 namespace multigrain {
 
@@ -21,12 +23,13 @@ struct MachineDescription {
   counting::InstructionCosts instructions;  // what the program's own code costs
   NetworkModel network;                     // --net replaces it. Its handler_ns is 0: see MachineCosts::interrupt
   MachineCosts costs;                       // everything else
+  std::optional<CacheDescription> caches;   // nothing: the price of a load includes what it misses
 };
 
 // Reads a description. `where` is the file's name, with which errors begin: "FILE, line N: KEY: ..." in one sentence. Errors:
 // the text is no JSON; a figure is missing, unknown, there twice, no number, negative, too large, or too small to be a
 // picosecond; it has no unit or the wrong one, or no source; the clock or the bandwidth is 0; the points of a curve are not
-// in order.
+// in order; caches of that size, line and ways cannot be.
 Result<MachineDescription> parse_machine(std::string_view text, std::string_view where);
 
 // Writes the description as parse_machine() reads it, in one line, with the same figures to the picosecond. Each figure's

@@ -112,6 +112,10 @@ Status settle_machine(std::string_view name, Config& config) {
         "{}: the machine {} does not say what a translated access costs (processor.translation: pointer and array), which "
         "translation=compiled needs under the counted clock (--mgs or MULTIGRAIN_MGS)",
         name, machine->name);
+  if (config.caches && !machine->caches)
+    return fail(
+        "--caches on: the description of the machine {} has no part 'caches' (docs/user/machines.md), so it has none to model",
+        machine->name);
   if (!config.network_given) config.network = machine->network;
   config.machine = std::make_shared<const MachineDescription>(std::move(*machine));
   return {};

@@ -213,7 +213,8 @@ class TextTable {
     const std::string late = run_.seed ? fmt::format(", seed {} (processors start up to {:g} us late)", *run_.seed,
                                                      static_cast<double>(run_.perturb_ns) / 1000)
                                        : "";
-    return fmt::format(", in counted time of the machine {}{}", run_.machine, late);
+    return fmt::format(", in counted time of the machine {}{}{}", run_.machine, run_.caches ? " with its caches" : "",
+                       late);
   }
 
   void row(std::string_view who, std::string_view node, uint64_t total_ns, const ThreadTimes& times) {
@@ -536,6 +537,7 @@ std::string render_json(const RunDescription& run, std::span<const NodeReport> r
   json["run"]["hosted"] = run.is_hosted;
   if (run.clock == "counted") {
     json["run"]["machine"] = run.machine;
+    json["run"]["caches"] = run.caches;
     if (run.seed) {
       json["run"]["seed"] = *run.seed;
       json["run"]["perturb_ns"] = run.perturb_ns;

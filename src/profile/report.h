@@ -107,6 +107,7 @@ struct RunDescription {
   std::string clock = "wall";  // the clock of all times: wall, virtual or counted
   // In counted time: the emulated machine, how many turns its participants have had, and how often one lost its turn.
   std::string machine;
+  bool caches = false;             // of --caches
   std::optional<uint64_t> seed{};  // of --seed
   Nanoseconds perturb_ns = 0;      // how late processors started at most, with a seed
   uint64_t turns = 0;

@@ -498,6 +498,11 @@ WorkFor::~WorkFor() {
   if (on()) t_own.stop();
 }
 
+std::optional<unsigned> running_processor() {
+  if (t_processor == nullptr || t_active != nullptr || !t_own.runs) return std::nullopt;
+  return static_cast<unsigned>(t_processor - ours().data());
+}
+
 Nanoseconds clock_of(unsigned local_processor) {
   const ProcessorClock& processor = ours()[local_processor];
   if (&processor == t_processor) return t_own.read();

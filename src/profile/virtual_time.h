@@ -37,6 +37,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "base/clock.h"
@@ -287,6 +288,10 @@ class WorkFor {
   WorkFor(const WorkFor&) = delete;
   WorkFor& operator=(const WorkFor&) = delete;
 };
+
+// Returns which processor of its node the calling thread is, if its clock runs and it is in no message's handler; else
+// nothing.
+[[nodiscard]] std::optional<unsigned> running_processor();
 
 // Returns a processor's clock, as far as the calling thread knows.
 Nanoseconds clock_of(unsigned local_processor);

@@ -173,6 +173,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   Status build_protocols();
   void emulate(ShmFabric& shm);
   // The same in counted time. Errors: the program is not counted.
+  Status emulate_caches();
   Status emulate_in_counted_time(ShmFabric& shm);
   Status start_service();
   void describe() const;

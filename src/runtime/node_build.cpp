@@ -15,6 +15,7 @@
 #include "base/own_descriptors.h"
 #include "count/counting.h"
 #include "emulation/machine_description.h"
+#include "emulation/node_caches.h"
 #include "fabric/emulation/emulation.h"
 #include "fabric/emulation/ordered_fabric.h"
 #include "fabric/module.h"
@@ -362,6 +363,22 @@ void Node::emulate(ShmFabric& shm) {
   fabric_ = std::make_unique<VirtualFabric>(std::move(fabric_), config_.network, emulation.nodes());
 }
 
+Status Node::emulate_caches() {
+  Status started = node_caches::start(*config_.machine->caches, config_.processors_per_node, region_->base(),
+                                      region_->size(), config_.page_size);
+  if (!started) return started;
+  const char* const silent = counting::set_memory([](const void* address, uint64_t bytes, bool writes) -> uint64_t {
+    const std::optional<unsigned> processor = virtual_time::running_processor();
+    return processor ? node_caches::access(*processor, address, bytes, writes) : 0;
+  });
+  if (silent != nullptr)
+    return fail(
+        "--caches on needs to know what the program accesses, and {} does not report it: compile and link the program with "
+        "mgcc -fmultigrain-count=memory",
+        silent);
+  return {};
+}
+
 Status Node::emulate_in_counted_time(ShmFabric& shm) {
   if (const std::string why = counting::why_not_counted(); !why.empty())
     return fail("--clock counted counts what the program executes, and {}", why);
@@ -384,6 +401,8 @@ Status Node::emulate_in_counted_time(ShmFabric& shm) {
   if (!config_.translates()) prices.translation.reset();
   counting::install(prices);
   counting::set_poll(&virtual_time::poll);
+  if (config_.caches)
+    if (Status caches = emulate_caches(); !caches) return caches;
   // What waits gives its turn away at once: nothing could come while it polls.
   wait_.spin_ticks = 0;
   shm.carry_arrivals();

@@ -148,6 +148,7 @@ bool Node::write_statistics(std::span<const NodeReport> reports) {
   run.clock = virtual_time::is_counted() ? "counted" : virtual_time::on() ? "virtual" : "wall";
   if (virtual_time::is_counted()) {
     run.machine = config_.machine->name;
+    run.caches = config_.caches;
     run.seed = config_.seed;
     if (config_.seed) run.perturb_ns = config_.perturb.value_or(config_.skew);
     run.turns = turns_at_end_;

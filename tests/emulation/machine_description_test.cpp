@@ -36,6 +36,15 @@ ordered_json description() {
   ordered_json costs = {{"unit", "ns"}, {"source", "a book"}};
   for (const std::string_view name : price_names()) costs[std::string(name)] = value++;
   whole["costs"] = costs;
+  ordered_json caches = {{"unit", "cycles"}, {"source", "a book"}};
+  caches["size"] = {{"value", 64}, {"unit", "KiB"}};
+  caches["line"] = {{"value", 16}, {"unit", "bytes"}};
+  caches["ways"] = 2;
+  caches["replacement"] = "fifo";
+  caches["pointers"] = 5;
+  for (const char* const miss : {"local", "remote", "two_party", "three_party", "software"})
+    for (const char* const what : {"read", "write"}) caches[fmt::format("{}_{}", miss, what)] = value++;
+  whole["caches"] = caches;
   return whole;
 }
 
@@ -135,6 +144,26 @@ TEST(MachineDescription, MayHaveANetworkOfAnyBandwidth) {
   EXPECT_EQ(machine->network.bytes_per_ns, 0);
 }
 
+TEST(MachineDescription, MayHaveCaches) {
+  ordered_json json = description();
+  const auto machine = parse_machine(text_of(json), "m.json");
+  ASSERT_TRUE(machine && machine->caches) << machine.error().message;
+  const CacheDescription& caches = *machine->caches;
+  EXPECT_EQ(caches.size, 65536u);
+  EXPECT_EQ(caches.line, 16u);
+  EXPECT_EQ(caches.ways, 2u);
+  EXPECT_EQ(caches.replacement, CacheDescription::Replacement::kFifo);
+  EXPECT_EQ(caches.pointers, 5u);
+  // Cycles of 50 ns.
+  const Picoseconds first = json["caches"]["local_read"].get<Picoseconds>() * 50'000;
+  EXPECT_EQ(caches.local.read, first);
+  EXPECT_EQ(caches.software.write, first + 9 * 50'000);
+  json.erase("caches");
+  const auto without = parse_machine(text_of(json), "m.json");
+  ASSERT_TRUE(without) << without.error().message;
+  EXPECT_FALSE(without->caches);
+}
+
 TEST(MachineDescription, OfOneLineSaysTheSame) {
   ordered_json json = description();
   json["costs"]["revoke_call"] = {{"value", {{1, 10.5}, {5, 30}, {16, 3}}}, {"unit", "us"}};
@@ -161,6 +190,7 @@ TEST(MachineDescription, OfOneLineSaysTheSame) {
     }
     EXPECT_EQ(again->network, machine->network);
     EXPECT_TRUE(again->costs == machine->costs);
+    EXPECT_EQ(again->caches, machine->caches);
     EXPECT_EQ(compact(*again), line);
   }
 }
@@ -208,6 +238,20 @@ INSTANTIATE_TEST_SUITE_P(
                 "costs.spawn: 'value' is missing"},
         Mistake{"MissingPartOfACall", [](ordered_json& j) { j["processor"]["calls"]["memcpy"].erase("fixed"); },
                 "memcpy", "", "processor.calls.memcpy: 'fixed' is missing"},
+        Mistake{"MissingMiss", [](ordered_json& j) { j["caches"].erase("remote_write"); }, "caches", "",
+                "caches: 'remote_write' is missing"},
+        Mistake{"UnknownInCaches", [](ordered_json& j) { j["caches"]["levels"] = 2; }, "levels", "",
+                "caches.levels: there is no such key"},
+        Mistake{"LineOfNoPower", [](ordered_json& j) { j["caches"]["line"]["value"] = 24; }, "line", "caches",
+                "caches.line: this is 24 bytes; it must be a power of two"},
+        Mistake{"SizeOfNoSets", [](ordered_json& j) { j["caches"]["ways"] = 3; }, "size", "caches",
+                "caches.size: this is 65536 bytes, which are not a power of two of sets of 3 lines of 16 bytes"},
+        Mistake{"HalfAPointer", [](ordered_json& j) { j["caches"]["pointers"] = 2.5; }, "pointers", "caches",
+                "caches.pointers: this is 2.5; it must be a whole number from 0 to"},
+        Mistake{"OtherReplacement", [](ordered_json& j) { j["caches"]["replacement"] = "random"; }, "replacement",
+                "caches", "caches.replacement: this must be \"lru\" or \"fifo\""},
+        Mistake{"SizeInCycles", [](ordered_json& j) { j["caches"]["size"] = 4096; }, "size", "caches",
+                "caches.size: its unit is 'cycles'; it must be bytes, KiB or MiB"},
         Mistake{"UnknownPrice", [](ordered_json& j) { j["costs"]["flags"] = 1; }, "flags", "",
                 "costs.flags: there is no such key; those that there are: fault_entry, "},
         Mistake{"UnknownPart", [](ordered_json& j) { j["node"] = 1; }, "node", "", "node: there is no such key"},

@@ -16,7 +16,7 @@ KNOWN = {
     ("genima-origin", "Maximum fetch bandwidth"): 2.1,
 }
 # How many rows have a figure of the paper.
-ROWS = {"alewife": 12, "genima-myrinet": 10, "genima-origin": 10, "dszoom-e6000": 1, "alphaserver-4100": 4}
+ROWS = {"alewife": 22, "genima-myrinet": 10, "genima-origin": 10, "dszoom-e6000": 1, "alphaserver-4100": 4}
 
 
 def mgbench(*arguments):

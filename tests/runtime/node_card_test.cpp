@@ -92,7 +92,8 @@ TEST(NodeCard, EverySettingOfTheRunTravels) {
                                                      {"MULTIGRAIN_RACES", "0"},
                                                      {"MULTIGRAIN_TIMELINE", "t.html"},
                                                      {"MULTIGRAIN_SEED", "3"},
-                                                     {"MULTIGRAIN_PERTURB", "9us"}};
+                                                     {"MULTIGRAIN_PERTURB", "9us"},
+                                                     {"MULTIGRAIN_CACHES", "off"}};
   for (const auto& [name, value] : chosen) setenv(name.c_str(), value.c_str(), 1);
   setenv("MULTIGRAIN_INTERFACE", "eth7", 1);
   const auto card = decode(encode(*describe_this_node(true)));

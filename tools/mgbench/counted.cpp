@@ -33,6 +33,13 @@ Summaries run_lines(const MachineDescription& machine, const char* protocol, con
                           "4096", path_of_program("counted-fine"), what});
 }
 
+// Misses of the caches that the machine has.
+Summaries run_caches(const MachineDescription& machine) {
+  return run_and_collect({path_of_mgrun(), "--clock", "counted", "--machine", compact(machine), "--caches", "on",
+                          "--nodes", "1", "--procs-per-node", "8", "--protocol", "mgs", "--page-size",
+                          "4096", path_of_program("caches")});
+}
+
 // Whether the samples of each row are the same.
 bool agree(const Summaries& measured) {
   bool all = true;
@@ -108,10 +115,13 @@ int measure_counted(const std::string& machine_text, bool json) {
   const Summaries dszoom = run_lines(*machine, "dszoom", "3", "lines");
   const Summaries shasta = run_lines(*machine, "shasta", "3", "lines");
   const Summaries shasta_locks = run_lines(*machine, "shasta", "2", "locks");
-  const std::array tables = {mgs_table(*machine, is_translated, is_alewife, pages),
-                             genima_table(*machine, genima, operations, pages, locks),
-                             dszoom_table(*machine, is("dszoom-e6000"), dszoom),
-                             shasta_table(*machine, is("alphaserver-4100"), shasta, shasta_locks)};
+  const Summaries misses = machine->caches ? run_caches(*machine) : Summaries{};
+  std::vector<CountedTable> tables;
+  if (machine->caches) tables.push_back(hardware_table(*machine, is_alewife, misses));
+  tables.push_back(mgs_table(*machine, is_translated, is_alewife, pages));
+  tables.push_back(genima_table(*machine, genima, operations, pages, locks));
+  tables.push_back(dszoom_table(*machine, is("dszoom-e6000"), dszoom));
+  tables.push_back(shasta_table(*machine, is("alphaserver-4100"), shasta, shasta_locks));
   if (json) {
     nlohmann::json out{{"version", 1}, {"clock", "counted"}, {"machine", machine->name}};
     for (const CountedTable& table : tables) out["tables"][table.key] = to_json(table);
@@ -120,7 +130,8 @@ int measure_counted(const std::string& machine_text, bool json) {
     fmt::print("{}: {}\n", machine->name, machine->what);
     for (const CountedTable& table : tables) print_text(table);
   }
-  const std::array<bool, 5> samples = {agree(pages), agree(locks), agree(dszoom), agree(shasta), agree(shasta_locks)};
+  const std::array<bool, 6> samples = {agree(misses), agree(pages),  agree(locks),
+                                       agree(dszoom), agree(shasta), agree(shasta_locks)};
   return std::ranges::all_of(samples, [](bool same) { return same; }) ? 0 : 1;
 }
 

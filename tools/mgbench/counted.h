@@ -44,6 +44,9 @@ RemoteOperations measure_remote_operations(const MachineDescription& machine);
 CountedTable mgs_table(const MachineDescription& machine, bool is_translated, bool is_papers,
                        const Summaries& measured);
 
+// The rows of MGS's Table 1 that are misses of caches, of which `measured` has the times. The machine has caches.
+CountedTable hardware_table(const MachineDescription& machine, bool is_papers, const Summaries& measured);
+
 // The rows of GeNIMA's Table I. `pages` has the times of mgs's page faults, and `locks` those of hlrc's locks. `paper`: the name
 // of the machine if it is one of the paper's two, or nothing.
 CountedTable genima_table(const MachineDescription& machine, const std::string& paper,

@@ -150,8 +150,10 @@ Result<Request> understand(const std::vector<std::string>& arguments) {
       request.checks = false;
     } else if (argument == "-fmultigrain-threads" || argument == "-fno-multigrain-threads") {
       request.threads = argument == "-fmultigrain-threads";
-    } else if (argument == "-fmultigrain-count" || argument == "-fno-multigrain-count") {
-      request.count = argument == "-fmultigrain-count";
+    } else if (argument == "-fmultigrain-count" || argument == "-fmultigrain-count=memory" ||
+               argument == "-fno-multigrain-count") {
+      request.count = argument != "-fno-multigrain-count";
+      request.count_memory = argument == "-fmultigrain-count=memory";
     } else if (argument == "-fmultigrain-translate" || argument == "-fno-multigrain-translate") {
       request.translate = argument == "-fmultigrain-translate";
     } else if (argument.starts_with("-fmultigrain-checks=")) {
@@ -266,6 +268,7 @@ std::vector<std::string> compile_flags(const Request& request, const Places& pla
   // The program is counted before checks are put into it: passes for the same place in the pipeline run in the order of
   // plugins. -fplugin: see add_flags_of_checks().
   if (request.count) flags.insert(flags.end(), {"-fplugin=" + places.count_pass, "-fpass-plugin=" + places.count_pass});
+  if (request.count_memory) flags.insert(flags.end(), {"-Xclang", "-mllvm", "-Xclang", "-multigrain-count-memory"});
   if (request.count && request.translate)
     flags.insert(flags.end(), {"-Xclang", "-mllvm", "-Xclang", "-multigrain-count-translate"});
   if (request.checks || request.translate) add_flags_of_checks(flags, request, places);

@@ -21,6 +21,7 @@ struct Request {
   bool threads = false;                // -fmultigrain-threads: the program was written for threads of one machine
   bool count = false;                  // -fmultigrain-count
   bool translate = false;              // -fmultigrain-translate
+  bool count_memory = false;           // -fmultigrain-count=memory
   bool links = false;                  // the compiler would link
   bool openmp = false;                 // -fopenmp, which needs an OpenMP runtime
   bool sanitizes_undefined = false;    // -fsanitize=undefined

@@ -8,6 +8,7 @@
 #include "base/steps.h"
 #include "coherence/mgs/message_types.h"
 #include "coherence/mgs/page_words.h"
+#include "emulation/node_caches.h"
 #include "profile/virtual_time.h"
 
 namespace multigrain::mgs {
@@ -450,6 +451,7 @@ void Driver::merge(PageId page, std::span<const std::byte> diff, NodeId from) {
   if (!apply_diff(frame(page), page_size_, diff))
     panic("a diff that does not fit its page, from node / page", from.value, page.value);
   virtual_time::spend(&MachineCosts::diff_apply_byte, diff.size());
+  node_caches::purge(offset(page), page_size_);
   count(Counter::kDiffsApplied);
 }
 

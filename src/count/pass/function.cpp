@@ -10,6 +10,7 @@
 #include <llvm/Transforms/Utils/ScalarEvolutionExpander.h>
 
 #include "calls.h"
+#include "memory.h"
 #include "plan.h"
 
 namespace multigrain::count {
@@ -221,8 +222,12 @@ void drop_promises_of_calls(Function& function) {
 void count_function(Function& function, FunctionAnalysisManager& analyses, Table& table, bool calls_itself,
                     const Options& options) {
   Options used = options;
-  if (function.hasOptNone()) used.hoist = false;
+  // Accesses should be reported when their time has come, and not after all of a loop's time.
+  if (function.hasOptNone() || options.memory) used.hoist = false;
+  // Before the function counts: the count is no memory of the program's.
+  const SmallVector<Instruction*> accesses = options.memory ? accesses_of(function) : SmallVector<Instruction*>();
   Counter(function, analyses, table, used).insert(calls_itself, used.polls);
+  for (Instruction* access : accesses) report_access(*access);
   drop_promises(function);
   drop_promises_of_calls(function);
 }

@@ -12,6 +12,7 @@ struct Options {
   bool hoist = true;    // counted loops are counted before they begin
   bool checks = false;  // the program gets access checks, which have prices
   bool polls = true;
+  bool memory = false;  // the function reports its accesses to memory that may be shared
 };
 
 // Has the function count what it executes. `calls_itself`: directly, or by way of other functions.

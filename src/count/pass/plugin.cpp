@@ -24,6 +24,8 @@ cl::opt<bool> hoist("multigrain-count-hoist", cl::desc("count loops before they 
 cl::opt<bool> checks_are_priced("multigrain-count-checks", cl::desc("the program has access checks, which have prices"),
                                 cl::init(false), cl::Hidden);
 cl::opt<bool> translate("multigrain-count-translate", cl::desc("count translations"), cl::Hidden);
+cl::opt<bool> memory("multigrain-count-memory", cl::desc("report accesses to memory that may be shared"),
+                     cl::init(false), cl::Hidden);
 
 struct CountPass : PassInfoMixin<CountPass> {
   PreservedAnalyses run(Module& module, ModuleAnalysisManager& analyses) {
@@ -44,8 +46,8 @@ struct CountPass : PassInfoMixin<CountPass> {
       if (!function.isDeclaration() && !function.hasAvailableExternallyLinkage() &&
           !function.hasFnAttribute(Attribute::Naked) && !resolvers.contains(&function))
         counted.push_back(&function);
-    const Options options{.hoist = hoist, .checks = checks_are_priced};
-    Table table(module);
+    const Options options{.hoist = hoist, .checks = checks_are_priced, .memory = memory};
+    Table table(module, memory);
     for (Function* function : counted) {
       count_function(*function, functions, table, recursive.contains(function), options);
       functions.invalidate(*function, PreservedAnalyses::none());

@@ -23,8 +23,9 @@ uint32_t saturated(uint64_t number) {
 
 }  // namespace
 
-Table::Table(Module& module)
+Table::Table(Module& module, bool reports_memory)
     : module_(module),
+      reports_memory_(reports_memory),
       costs_(new GlobalVariable(module, Type::getInt64Ty(module.getContext()), false, GlobalValue::ExternalLinkage,
                                 nullptr, "multigrain.costs.of.unknown.length")) {
   costs_->setDSOLocal(true);
@@ -112,8 +113,8 @@ void Table::finish() {
   auto* const description =
       new GlobalVariable(module_, type, false, GlobalValue::InternalLinkage, value, MG_COUNTED_MODULE);
   appendToCompilerUsed(module_, {description});
-  appendToGlobalCtors(
-      module_, add_function_of_module("multigrain.count.begin", "__multigrain_count_register", description), kPriority);
+  const char* const registers = reports_memory_ ? "__multigrain_count_register_memory" : "__multigrain_count_register";
+  appendToGlobalCtors(module_, add_function_of_module("multigrain.count.begin", registers, description), kPriority);
   appendToGlobalDtors(
       module_, add_function_of_module("multigrain.count.end", "__multigrain_count_unregister", description), kPriority);
   module_.appendModuleInlineAsm(MG_COUNT_NOTE);

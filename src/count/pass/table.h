@@ -14,7 +14,8 @@ namespace multigrain::count {
 
 class Table {
  public:
-  explicit Table(llvm::Module& module);
+  // `reports_memory`: the module registers as one that reports its accesses to memory.
+  Table(llvm::Module& module, bool reports_memory);
 
   // Loads, in front of the builder's place, what a piece of code costs.
   llvm::Value* load_cost(llvm::IRBuilderBase& builder, const Cost& cost);
@@ -32,6 +33,7 @@ class Table {
   llvm::Function* add_function_of_module(const char* name, const char* calls, llvm::GlobalVariable* description);
 
   llvm::Module& module_;
+  const bool reports_memory_;
   llvm::GlobalVariable* costs_;  // stands for the array, whose length is known at the end
   std::map<Key, unsigned> entries_;
   std::vector<const Key*> in_order_;
