@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <memory>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "base/installation.h"
@@ -88,13 +90,30 @@ Result<fs::path> machines_folder() {
   return beside;
 }
 
+Result<fs::path> own_machine_file() {
+  // A value that is not absolute is to be ignored (XDG Base Directory Specification).
+  for (const auto& [variable, below] : {std::pair("XDG_DATA_HOME", ""), std::pair("HOME", ".local/share")}) {
+    const char* const folder = secure_getenv(variable);
+    if (folder != nullptr && *folder == '/') return fs::path(folder) / below / "multigrain" / "here.json";
+  }
+  return fail("there is no folder for the description of this machine: neither XDG_DATA_HOME nor HOME names one");
+}
+
 Result<MachineDescription> read_machine(std::string_view text) {
   if (text.starts_with('{')) return parse_machine(text, "the description of a machine that was handed over");
   if (is_file_name(text)) return read_file(text);
+  std::error_code error;
+  if (text == kOwnMachine) {
+    const auto own = own_machine_file();
+    if (!own) return tl::unexpected(own.error());
+    if (!fs::exists(*own, error))
+      return fail("this machine has not been measured yet: mgbench --calibrate does that, and writes '{}'",
+                  own->string());
+    return read_file(*own);
+  }
   const auto folder = machines_folder();
   if (!folder) return tl::unexpected(folder.error());
   const fs::path file = *folder / (std::string(text) + ".json");
-  std::error_code error;
   if (text.empty() || !fs::exists(file, error))
     return fail(
         "there is no machine '{}'; mgrun --machine list shows those that there are, and the name of a file has a slash or "
@@ -142,9 +161,10 @@ Result<std::string> render_machines() {
     out += "\n";
   }
   out += fmt::format(
+      "{:<{}}this machine, as mgbench --calibrate has measured it\n\n"
       "Each figure's source is in its file, in {}.\n"
       "A machine of your own: --machine FILE.json, with the same keys (docs/user/machines.md).\n",
-      machines_folder()->string());
+      kOwnMachine, kIndent, machines_folder()->string());
   return out;
 }
 

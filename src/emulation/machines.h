@@ -18,7 +18,13 @@ inline constexpr std::string_view kDefaultMachine = "today-rdma";
 // been moved. Errors: there is none.
 Result<std::filesystem::path> machines_folder();
 
-// Reads the description that `text` means: one that Multigrain brings along, by its name; a file, whose name has a slash or ends
+// The machine that is measured by mgbench --calibrate.
+inline constexpr std::string_view kOwnMachine = "here";
+// Returns where mgbench --calibrate writes the description of this machine, and `here` is read: multigrain/here.json in the
+// folder that XDG_DATA_HOME names, or in ~/.local/share. Errors: neither variable names a folder.
+Result<std::filesystem::path> own_machine_file();
+
+// Reads the description that `text` means: one that Multigrain brings along, by its name; `here`; a file, whose name has a slash or ends
 // in ".json"; or a description itself, which begins with a brace (see compact()). Errors are one sentence.
 Result<MachineDescription> read_machine(std::string_view text);
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -33,6 +34,35 @@ TEST(Machines, ThatAreBroughtAlongAreThese) {
     if (file.path().extension() == ".json") names.push_back(file.path().stem().string());
   std::ranges::sort(names);
   EXPECT_THAT(names, ElementsAreArray(kNames));
+}
+
+TEST(Machines, HereIsWhatWasMeasured) {
+  const fs::path folder = fs::path(::testing::TempDir()) / "machines_test_here";
+  fs::remove_all(folder);
+  const char* const before = std::getenv("XDG_DATA_HOME");
+  const std::string kept = before == nullptr ? "" : before;
+  setenv("XDG_DATA_HOME", folder.c_str(), 1);
+  EXPECT_EQ(own_machine_file().value_or(""), folder / "multigrain/here.json");
+  EXPECT_THAT(error_of("here"),
+              StartsWith("this machine has not been measured yet: mgbench --calibrate does that, and writes '"));
+  fs::create_directories(folder / "multigrain");
+  auto here = read_machine("cxl");
+  ASSERT_TRUE(here) << here.error().message;
+  here->name = "here";
+  std::ofstream(folder / "multigrain/here.json") << compact(*here);
+  const auto read = read_machine("here");
+  EXPECT_EQ(read ? read->name : read.error().message, "here");
+  // What is not absolute counts as not there.
+  setenv("XDG_DATA_HOME", "relative", 1);
+  const char* const home = std::getenv("HOME");
+  if (home != nullptr && *home == '/') {
+    EXPECT_EQ(own_machine_file().value_or(""), fs::path(home) / ".local/share/multigrain/here.json");
+  }
+  if (before == nullptr)
+    unsetenv("XDG_DATA_HOME");
+  else
+    setenv("XDG_DATA_HOME", kept.c_str(), 1);
+  fs::remove_all(folder);
 }
 
 // A description without a source for a figure is refused (machine_description_test.cpp).

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "calibrate.h"
 #include "commands.h"
 #include "counted.h"
 #include "emulation/machines.h"
@@ -249,12 +250,31 @@ Command add_primitives(CLI::App& app) {
                      "{})",
                      kDefaultMachine))
       ->type_name("NAME|FILE");
+  app.add_option(
+         "--calibrate", options->calibrate,
+         "measure this machine, and write what it costs as a description of a machine for the counted clock (default: "
+         "multigrain/here.json in XDG_DATA_HOME or ~/.local/share, which mgrun --machine here reads); goes with no "
+         "other option")
+      ->type_name("[FILE]")
+      ->expected(0, 1);
   app.add_option("--pages", options->effort.pages, "pages touched in a round")->check(CLI::Range(8, 4096));
   app.add_option("--rounds", options->effort.rounds, "rounds")->check(CLI::Range(1, 10000));
   app.add_option("--only", options->only, "run the roles whose name contains this");
   app.add_flag("--json", options->json, "print JSON");
   app.add_flag("--list", options->list, "list the roles and exit");
   return {&app, [options, &app] {
+            if (app.get_option("--calibrate")->count() != 0) {
+              for (const CLI::Option* const option : app.get_options()) {
+                if (option->count() == 0 || option->get_name() == "--calibrate") continue;
+                fmt::print(
+                    stderr,
+                    "mgbench: {} has no meaning with --calibrate, which measures everything (mgbench --help lists "
+                    "the options)\n",
+                    option->get_name());
+                return 2;
+              }
+              return calibrate(options->calibrate);
+            }
             if (const std::string mistake = mistake_about_the_clock(app, *options); !mistake.empty()) {
               fmt::print(stderr, "mgbench: {} (mgbench --help lists the options)\n", mistake);
               return 2;

@@ -12,6 +12,7 @@ namespace multigrain::bench {
 struct PrimitivesOptions {
   std::string access = "auto", net = "ideal", page_size = "4096", fabric = "shm", protocol = "mgs", model = "sc";
   std::string only, clock_scale, clock, machine;
+  std::string calibrate;  // a file; empty: where --machine here finds it
   Effort effort;
   bool json = false, list = false;
 };
