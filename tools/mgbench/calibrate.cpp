@@ -169,8 +169,13 @@ ordered_json costs_of(const PageTimes& pages, const Summaries& floors, const Tog
       fmt::format("measured: a fault whose handler grants one page's right, {:.4g} ns ({}), less that call",
                   floor("fault, read").p50, spread_of(floor("fault, read")))};
   put("fault_entry", entry);
-  put("check_miss", {100, "estimated: a call with all registers kept; no run in counted time has compiled checks"});
-  put("check", {1, "estimated: three instructions; no run in counted time has compiled checks"});
+  put("check_miss", {100, "estimated: a call with all registers kept"});
+  put("check", {1, "estimated: three instructions"});
+  put("load_check", {1, "estimated: a comparison of what was loaded, and a branch"});
+  put("store_check", {2, "estimated: a hazard announced and cleared, a state loaded and tested"});
+  put("poll", {0.5, "estimated: a word loaded and tested"});
+  put("directory", {line, "as network.latency: an entry that another core had, with its line"});
+  put("downgrade", {line, "as network.latency: a thread's hazards, with their line"});
   const Summary& resident = faults.at("local fault on a resident page");
   const Price transition = rest_of(resident, "a fault on a page that is here", floor("fault, resident").p50, 1,
                                    "a bare fault and its right");
