@@ -161,10 +161,10 @@ Result<std::string> render_machines() {
     out += "\n";
   }
   out += fmt::format(
-      "{:<{}}this machine, as mgbench --calibrate has measured it\n\n"
       "Each figure's source is in its file, in {}.\n"
+      "This machine: --machine {}, once mgbench --calibrate has measured it.\n"
       "A machine of your own: --machine FILE.json, with the same keys (docs/user/machines.md).\n",
-      kOwnMachine, kIndent, machines_folder()->string());
+      machines_folder()->string(), kOwnMachine);
   return out;
 }
 

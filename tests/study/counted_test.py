@@ -48,6 +48,18 @@ class Machines(Folder):
         other.write_text('{"name": "mine", "what": "another"}')
         self.assertNotEqual(self.identity(str(mine)), self.identity(str(other)))
 
+    def test_here_is_what_was_measured_last(self):
+        with mock.patch.dict(os.environ, {"XDG_DATA_HOME": str(self.folder)}):
+            self.assertEqual(self.identity("here"), {"name": "here"})  # that nothing was measured, mgrun says
+            own = self.folder / "multigrain/here.json"
+            own.parent.mkdir()
+            own.write_text('{"name": "here", "what": "this one"}')
+            first = self.identity("here")
+            self.assertIn("sha256", first)
+            self.assertEqual(emulated_machines(["here"], FAKE)["here"].what, "this one")
+            own.write_text('{"name": "here", "what": "this one, again"}')
+            self.assertNotEqual(self.identity("here"), first)
+
     def test_one_that_mgrun_does_not_list_is_left_to_it(self):
         self.assertEqual(self.identity("nonsense"), {"name": "nonsense"})
 
