@@ -455,6 +455,14 @@ void begin_function(Nanoseconds when) {
   expect_poll();
 }
 
+void begin_program() {
+  if (!is_counted()) return;
+  t_own.base = t_processor->published.load(std::memory_order_relaxed);
+  t_own.rest_ps = 0;
+  t_own.mark = own_time();
+  expect_poll();
+}
+
 void begin_phase() {
   if (is_counted())
     be_late(1 + g_phases.fetch_add(1, std::memory_order_relaxed), t_active == nullptr ? t_processor : nullptr);

@@ -268,6 +268,10 @@ void leave();
 void hand_over(unsigned local_processor, Nanoseconds when);
 // The processor itself calls these when its function begins, no earlier than `when`, and when it ends.
 void begin_function(Nanoseconds when);
+// The thread of main() calls this when the program begins, and nobody has waited for it yet. What its thread has counted since
+// begin_function() was the runtime's start, parts of which run in the program's copies of functions of the C++ library: how much that
+// is depends on the host, whose process numbers have more or fewer digits. By the other clocks this does nothing.
+void begin_program();
 void end_function();
 // A measured phase begins for this node's processors; the calling thread may be the one that begins it, or handles a message.
 void begin_phase();

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "profile/virtual_time.h"
 #include "runtime/external_launch.h"
 #include "runtime/interpose/threads.h"
 #include "runtime/node.h"
@@ -75,6 +76,7 @@ int run_node(int argc, char** argv, char** envp, MainFunction user_main) {
                  shared.error().message.c_str());
     std::exit(2);
   }
+  virtual_time::begin_program();
   return user_main(argc, argv, envp);
 }
 

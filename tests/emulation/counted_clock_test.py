@@ -135,6 +135,22 @@ class Repeats(unittest.TestCase):
         self.same("lu", "hlrc", 1, 1)
 
 
+class Host(unittest.TestCase):
+    """What the host calls its processes is no part of a run."""
+
+    def test_process_numbers_may_have_any_number_of_digits(self):
+        last = "/proc/sys/kernel/ns_last_pid"
+        if not os.access(last, os.W_OK):
+            self.skipTest("this takes the right to choose process numbers")
+        for program, shape in (("tsp", (1, 1)), ("water", (2, 1)), ("barnes", (4, 2))):
+            digests = []
+            for number in (500, 5000, 15000):
+                with open(last, "w") as file:
+                    file.write(str(number))
+                digests.append(hashlib.sha256(statistics(*shape, program)).hexdigest())
+            self.assertEqual(set(digests), {digests[0]}, program)
+
+
 class Seeds(unittest.TestCase):
     """Processors start late by what a seed says: other runs, each of which is the same every time."""
 
