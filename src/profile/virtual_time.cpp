@@ -129,8 +129,13 @@ unsigned participant_of(unsigned local_processor) {
   return handler_of(g_options.first_processor / g_options.processors) + 1 + local_processor;
 }
 
-// How long a thread that spins does so between two looks, in nanoseconds.
+// How long a thread that spins does so between two looks: at first so many nanoseconds, then this part of how long it has
+// spun. Each look is a turn, and many processors may spin for as long as a page takes on the network.
 constexpr Nanoseconds kSpin = 200;
+constexpr Nanoseconds kPartOfSpin = 8;
+// When the calling thread began to spin, and when it last looked.
+[[gnu::tls_model("initial-exec")]] constinit thread_local Nanoseconds t_spins_since = 0;
+[[gnu::tls_model("initial-exec")]] constinit thread_local Nanoseconds t_spun_until = 0;
 
 // The calling processor's code polls after it has counted as much as the skew, or as much as the time until what it has
 // started happens.
@@ -637,7 +642,11 @@ void wait_until_time(Nanoseconds when) {
 
 bool spin_in_turn() {
   if (!takes_turns()) return false;
-  wait_until_time(stamp() + kSpin);
+  const Nanoseconds now = stamp();
+  // Whose clock has moved since its last look has got what it wanted then.
+  if (now != t_spun_until) t_spins_since = now;
+  t_spun_until = now + std::max(kSpin, (now - t_spins_since) / kPartOfSpin);
+  wait_until_time(t_spun_until);
   return true;
 }
 
