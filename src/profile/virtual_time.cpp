@@ -34,6 +34,8 @@ constinit Shared g_shared;
 constinit Options g_options;
 constinit std::atomic<uint32_t> g_next_interrupted{0};
 constinit std::atomic<uint64_t> g_phases{0};  // how many measured phases have begun
+// Processors are late when they have left so many barriers.
+constinit std::atomic<uint64_t> g_late_behind{0};
 
 [[gnu::tls_model("initial-exec")]] constinit thread_local ThreadClock t_own;
 [[gnu::tls_model("initial-exec")]] constinit thread_local ThreadClock* t_active = nullptr;  // nullptr: t_own
@@ -41,7 +43,7 @@ constinit std::atomic<uint64_t> g_phases{0};  // how many measured phases have b
 [[gnu::tls_model("initial-exec")]] constinit thread_local bool t_has_waited = false;  // since its last fault
 [[gnu::tls_model("initial-exec")]] constinit thread_local ProcessorClock* t_processor = nullptr;
 // How many measured phases had begun when the calling processor came to the barrier in which it is.
-[[gnu::tls_model("initial-exec")]] constinit thread_local uint64_t t_phase_at_barrier = 0;
+[[gnu::tls_model("initial-exec")]] constinit thread_local uint64_t t_barriers_left = 0;
 [[gnu::tls_model("initial-exec")]] constinit thread_local unsigned t_unaccounted = 0;  // how many UnaccountedMessages
 
 // What a RuntimeCall costs outside the time between its two readings of the clock, and between them; and how much of the
@@ -468,18 +470,21 @@ void begin_program() {
   expect_poll();
 }
 
-void begin_phase() {
-  if (is_counted())
-    be_late(1 + g_phases.fetch_add(1, std::memory_order_relaxed), t_active == nullptr ? t_processor : nullptr);
+void begin_phase(uint64_t barriers) {
+  if (!is_counted()) return;
+  g_late_behind.store(barriers + 1, std::memory_order_relaxed);
+  be_late(1 + g_phases.fetch_add(1, std::memory_order_relaxed), t_active == nullptr ? t_processor : nullptr);
 }
 
-void come_to_barrier() {
-  if (is_counted()) t_phase_at_barrier = g_phases.load(std::memory_order_relaxed);
+uint64_t barriers_left() {
+  return t_barriers_left;
 }
 
+// Processors count the barriers of the whole machine alike. Whether one has come to a barrier when the phase begins would
+// not do: some have, and others are on their way.
 void left_barrier() {
   if (!is_counted() || t_processor == nullptr || t_active != nullptr) return;
-  if (t_phase_at_barrier != g_phases.load(std::memory_order_relaxed)) return;
+  if (++t_barriers_left < g_late_behind.load(std::memory_order_relaxed)) return;
   const Nanoseconds late = t_processor->late_ns.exchange(0, std::memory_order_relaxed);
   if (late == 0) return;
   advance(t_own.read() + late);

@@ -273,10 +273,12 @@ void begin_function(Nanoseconds when);
 // is depends on the host, whose process numbers have more or fewer digits. By the other clocks this does nothing.
 void begin_program();
 void end_function();
-// A measured phase begins for this node's processors; the calling thread may be the one that begins it, or handles a message.
-void begin_phase();
-// The calling processor comes to a barrier; and has left it, and holds no lock of the runtime.
-void come_to_barrier();
+// A measured phase begins for this node's processors; the calling thread may be the one that begins it, or handles a message. That
+// one had left so many barriers then.
+void begin_phase(uint64_t barriers);
+// Returns how many barriers the calling processor has left.
+[[nodiscard]] uint64_t barriers_left();
+// The calling processor has left a barrier, and holds no lock of the runtime.
 void left_barrier();
 // The calling processor makes a system call of the program's, in which it may wait for something of which the runtime
 // does not know: it is not runnable until the call has ended.

@@ -21,7 +21,8 @@ inline constexpr MessageType kShutdown = message_range::kRuntime + 2;
 inline constexpr MessageType kReport = message_range::kRuntime + 3;  // to node 0; the payload is a NodeReport
 // To node 0, which is to call exit() with status word[0].
 inline constexpr MessageType kExit = message_range::kRuntime + 4;
-// The receiver is to make the PhaseMark word[0], which the sender made at time word[1]; it answers with kProfileMarked.
+// The receiver is to make the PhaseMark word[0], which the sender made at time word[1] when its processor had left word[2] barriers; it
+// answers with kProfileMarked.
 inline constexpr MessageType kProfileMark = message_range::kRuntime + 5;
 inline constexpr MessageType kProfileMarked = message_range::kRuntime + 6;
 // Node 0 asks what is in the private memory [word[0], word[0] + word[1]), at most 4 bytes. The payload of the answer

@@ -215,7 +215,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   [[nodiscard]] int watch_node_0() const;
   void peer_failed(NodeId node, const char* reason);
   [[nodiscard]] static Nanoseconds time_of_mark();
-  void take_mark(PhaseMark mark, Nanoseconds when);
+  void take_mark(PhaseMark mark, Nanoseconds when, uint64_t barriers);
   void take_snapshots(SparseTable<ProfileSnapshot>& snapshots, Nanoseconds when);
   void tell_never_started_processors() const;
   // In counted time: keeps what the statistics say of the order, and tells the user if it depends on the host. This comes

@@ -47,12 +47,12 @@ void Node::take_snapshots(SparseTable<ProfileSnapshot>& snapshots, Nanoseconds w
   service_profile_.snapshot(snapshots[config_.processors_per_node]);
 }
 
-void Node::take_mark(PhaseMark mark, Nanoseconds when) {
+void Node::take_mark(PhaseMark mark, Nanoseconds when, uint64_t barriers) {
   if (mark == PhaseMark::kBegin) {
     take_snapshots(baseline_, when);
     measured_to_ = 0;
     measured_from_ = when;
-    virtual_time::begin_phase();
+    virtual_time::begin_phase(barriers);
   } else if (measured_to_.load() == 0) {
     take_snapshots(end_, when);
     measured_to_ = when;
@@ -66,7 +66,8 @@ void Node::mark_profiles(PhaseMark mark) {
   // Several processors may call at once; all but this one wait as for any lock while this one handles messages.
   const LockGuard one_at_a_time(marking_);
   const Nanoseconds when = time_of_mark();
-  take_mark(mark, when);
+  const uint64_t barriers = virtual_time::barriers_left();
+  take_mark(mark, when, barriers);
   {
     const LockGuard hold(marks_lock_);
     for (uint16_t n = 0; n < config_.nodes; ++n)
@@ -77,6 +78,7 @@ void Node::mark_profiles(PhaseMark mark) {
   header.type = runtime_message::kProfileMark;
   header.word[0] = static_cast<uint64_t>(mark);
   header.word[1] = when;
+  header.word[2] = barriers;
   for (unsigned n = 0; n < config_.nodes; ++n)
     if (NodeId(static_cast<uint16_t>(n)) != config_.node)
       fabric_->send(NodeId(static_cast<uint16_t>(n)), header, SendContext::kOrdinary);
@@ -88,7 +90,7 @@ void Node::handle_profile_mark(const Message& message) {
     panic("a mark of the profile that is none, from node", message.from.value);
   // Each host reads its own wall clock, because those differ; virtual time is the machine's.
   take_mark(static_cast<PhaseMark>(message.header.word[0]),
-            virtual_time::on() ? message.header.word[1] : monotonic_ns());
+            virtual_time::on() ? message.header.word[1] : monotonic_ns(), message.header.word[2]);
   MessageHeader header;
   header.type = runtime_message::kProfileMarked;
   fabric_->send(message.from, header, SendContext::kHandler);

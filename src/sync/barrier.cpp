@@ -78,7 +78,6 @@ void Sync::barrier(SyncId id) {
   BarrierRecord& record = find(barriers_, barrier);
   host_.enter(SyncActivity::kBarrier);
   count(kBarriers);
-  virtual_time::come_to_barrier();
   virtual_time::spend(&MachineCosts::barrier_arrive);
   // The last processor of the node to arrive releases for all of them, so their stores must be visible to it; unless each
   // releases for itself.
