@@ -334,8 +334,7 @@ void Driver::perform(PageId page, Record& record, Actions& actions, const Messag
     actions.clear();
     virtual_time::spend(&MachineCosts::transition);
     const PageContext of = context(record);
-    Page& state = record.page;
-    unmapped.for_each([&](DomainId domain) { on_unmapped(state, of, domain, actions); });
+    for (; !unmapped.empty(); unmapped.erase(unmapped.first())) on_unmapped(record.page, of, unmapped.first(), actions);
   }
 }
 
