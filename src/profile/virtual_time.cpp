@@ -464,9 +464,11 @@ void begin_function(Nanoseconds when) {
 
 void begin_program() {
   if (!is_counted()) return;
+  // The count, too: what intervals of work are rounded to depends on where it stands.
+  g_options.count().now = 0;
   t_own.base = t_processor->published.load(std::memory_order_relaxed);
   t_own.rest_ps = 0;
-  t_own.mark = own_time();
+  t_own.mark = 0;
   expect_poll();
 }
 
