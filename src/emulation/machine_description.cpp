@@ -599,8 +599,8 @@ std::string compact(const MachineDescription& machine) {
   }
   processor["calls"] = std::move(calls);
   ordered_json whole = {{"name", machine.name},          {"what", machine.what},
-                              {"source", machine.source},      {"processor", std::move(processor)},
-                              {"network", std::move(network)}, {"costs", std::move(costs)}};
+                        {"source", machine.source},      {"processor", std::move(processor)},
+                        {"network", std::move(network)}, {"costs", std::move(costs)}};
   if (machine.caches) {
     const CacheDescription& caches = *machine.caches;
     ordered_json out = group();

@@ -29,15 +29,15 @@ Summaries run_translated(const MachineDescription& machine) {
 
 Summaries run_lines(const MachineDescription& machine, const char* protocol, const char* nodes, const char* what) {
   return run_and_collect({path_of_mgrun(), "--clock", "counted", "--machine", compact(machine), "--nodes", nodes,
-                          "--procs-per-node", "1", "--protocol", protocol, "--line-size", "64", "--page-size",
-                          "4096", path_of_program("counted-fine"), what});
+                          "--procs-per-node", "1", "--protocol", protocol, "--line-size", "64", "--page-size", "4096",
+                          path_of_program("counted-fine"), what});
 }
 
 // Misses of the caches that the machine has.
 Summaries run_caches(const MachineDescription& machine) {
   return run_and_collect({path_of_mgrun(), "--clock", "counted", "--machine", compact(machine), "--caches", "on",
-                          "--nodes", "1", "--procs-per-node", "8", "--protocol", "mgs", "--page-size",
-                          "4096", path_of_program("caches")});
+                          "--nodes", "1", "--procs-per-node", "8", "--protocol", "mgs", "--page-size", "4096",
+                          path_of_program("caches")});
 }
 
 // Whether the samples of each row are the same.

@@ -109,8 +109,8 @@ class EpisodePages {
   uint64_t size_ = 0;
   bool is_too_much_ = false;
 
-  SparseTable<uint64_t> words_;                         // each node's list, as it was read
-  SparseTable<NoticeRun> runs_;                         // the same, decoded
+  SparseTable<uint64_t> words_;                 // each node's list, as it was read
+  SparseTable<NoticeRun> runs_;                 // the same, decoded
   std::array<Completion, kMostNodes> reads_{};  // of each node's list: its beginning, then its rest
   std::array<std::span<const NoticeRun>, kMostNodes> lists_{};
   bool has_all_ = false;

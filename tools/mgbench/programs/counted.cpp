@@ -352,7 +352,10 @@ int main(int argc, char** argv) {
   const bool pages = argc == 2 && std::strcmp(argv[1], "pages") == 0;
   const bool locks = argc == 2 && std::strcmp(argv[1], "locks") == 0;
   const bool lines = argc == 2 && std::strcmp(argv[1], "lines") == 0;
-  if ((!pages && !locks && !lines) || mg_nodes() != (pages ? 4 : lines ? 3 : 2) ||
+  if ((!pages && !locks && !lines) ||
+      mg_nodes() != (pages   ? 4
+                     : lines ? 3
+                             : 2) ||
       mg_processors_per_node() > (pages ? 2 : 1)) {
     std::fprintf(stderr, "mgbench-counted is a part of mgbench: run that\n");
     return 2;
