@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <tuple>
+#include <vector>
 
 #include "timeline/module/files.h"
 
@@ -43,6 +44,9 @@ Status write(WrittenRun& run, const std::string& file, const NodeStatus& own) {
   // of two that begin together first the one that has the other inside.
   std::ranges::sort(run.tracks, {},
                     [](const WrittenTrack& track) { return std::tuple(track.node, track.owner, track.number); });
+  // Threads of the runtime that had nothing to do would be empty rows.
+  std::erase_if(run.tracks,
+                [](const WrittenTrack& track) { return track.owner == Owner::kThread && track.events.empty(); });
   for (WrittenTrack& track : run.tracks)
     std::ranges::sort(track.events, {}, [](const Event& event) { return std::tuple(event.begin, ~event.duration); });
   RunNames names(own);
