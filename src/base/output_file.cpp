@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <filesystem>
 #include <system_error>
 
@@ -28,6 +29,29 @@ Result<std::string> check_output_file(const std::string& name) {
   // The file is not opened: a pipe would wait for its reader, and show it an end.
   if (access(absolute.c_str(), W_OK) != 0) return wrong(errno);
   return absolute;
+}
+
+Status write_output_file(const std::string& name, std::string_view text) {
+  std::error_code ignored;
+  const bool is_beside = !std::filesystem::exists(name, ignored) || std::filesystem::is_regular_file(name, ignored);
+  const std::string unfinished = is_beside ? name + ".unfinished" : name;
+  const auto failed = [&]() -> tl::unexpected<Error> {
+    const int code = errno;
+    if (is_beside) unlink(unfinished.c_str());
+    return fail_errno(code, fmt::format("cannot write {}", name));
+  };
+  std::FILE* const out = std::fopen(unfinished.c_str(), "w");
+  if (out == nullptr) return failed();
+  const bool is_written = std::fwrite(text.data(), 1, text.size(), out) == text.size() && std::fflush(out) == 0;
+  if (!is_written) {
+    const int code = errno;
+    std::fclose(out);
+    errno = code;
+    return failed();
+  }
+  if (std::fclose(out) != 0) return failed();
+  if (is_beside && std::rename(unfinished.c_str(), name.c_str()) != 0) return failed();
+  return {};
 }
 
 }  // namespace multigrain

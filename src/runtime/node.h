@@ -37,7 +37,7 @@
 #include "runtime/shared_globals.h"
 #include "runtime/translation.h"
 #include "sync/sync.h"
-#include "timeline/timeline.h"
+#include "timeline/module.h"
 
 namespace multigrain {
 
@@ -238,15 +238,9 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
 
   // Another node's track, whose events come one message after the other until there are as many as `wanted`.
   struct CollectedTrack {
-    unsigned node = 0;
-    timeline::Owner owner = timeline::Owner::kNone;
-    uint32_t number = 0;
-    uint64_t least = 0;
-    uint64_t one_in = 1;
-    uint64_t left_out = 0;
-    double units_per_us = 0;
+    timeline::WrittenTrack track;  // its times in the other node's time stamps
+    double units_per_us = 0;       // of those
     uint64_t wanted = 0;
-    std::vector<timeline::Event> events;
   };
   // Two times, by the clocks of another node and of node 0, that are the same moment.
   struct ClockPair {

@@ -109,17 +109,17 @@ void Node::handle_timeline_track(const Message& message) {
       !(head.units_per_us > 0))
     panic("a track of a time line that makes no sense, from node", message.from.value);
   const LockGuard hold(rows_lock_);
-  timeline_tracks_.push_back({.node = message.from.value,
-                              .owner = static_cast<timeline::Owner>(head.owner),
-                              .number = head.number,
-                              .least = head.least,
-                              .one_in = head.one_in,
-                              .left_out = head.left_out,
+  timeline_tracks_.push_back({.track = {.node = message.from.value,
+                                        .owner = static_cast<timeline::Owner>(head.owner),
+                                        .number = head.number,
+                                        .least = head.least,
+                                        .one_in = head.one_in,
+                                        .left_out = head.left_out,
+                                        .events = {}},
                               .units_per_us = head.units_per_us,
-                              .wanted = head.events,
-                              .events = {}});
-  timeline_tracks_.back().events.reserve(head.events);
-  if (timeline_tracks_.size() == 1 || timeline_tracks_[timeline_tracks_.size() - 2].node != message.from.value)
+                              .wanted = head.events});
+  timeline_tracks_.back().track.events.reserve(head.events);
+  if (timeline_tracks_.size() == 1 || timeline_tracks_[timeline_tracks_.size() - 2].track.node != message.from.value)
     threads_without_track_ += head.threads_without_track;
 }
 
@@ -127,14 +127,14 @@ void Node::handle_timeline_events(const Message& message) {
   const LockGuard hold(rows_lock_);
   // The messages of several nodes may alternate; a node's own are in order.
   const auto track = std::find_if(timeline_tracks_.rbegin(), timeline_tracks_.rend(),
-                                  [&](const CollectedTrack& each) { return each.node == message.from.value; });
+                                  [&](const CollectedTrack& each) { return each.track.node == message.from.value; });
   const size_t count = message.payload.size() / sizeof(Event);
   if (track == timeline_tracks_.rend() || message.payload.size() % sizeof(Event) != 0 ||
-      track->events.size() + count > track->wanted)
+      track->track.events.size() + count > track->wanted)
     panic("events of a time line that cannot be right, from node", message.from.value);
-  const size_t before = track->events.size();
-  track->events.resize(before + count);
-  std::memcpy(&track->events[before], message.payload.data(), message.payload.size());
+  const size_t before = track->track.events.size();
+  track->track.events.resize(before + count);
+  std::memcpy(&track->track.events[before], message.payload.data(), message.payload.size());
 }
 
 // word[0] is 0 for a question, and 1 for the answer, which has the time in word[1].
@@ -186,12 +186,14 @@ bool Node::write_timeline() {
   run.threads_without_track = timeline::threads_without_track();
   const double own_units = timeline::options().units_per_us;
   const auto to_ns = [](double units, double per_us) { return units * 1000.0 / per_us; };
-  const auto add = [&](timeline::WrittenTrack track, double units, std::span<const Event> events) {
+  // The track's times are in time stamps, and in nanoseconds in the written one.
+  const auto add = [&](const timeline::WrittenTrack& stamped, double units) {
+    timeline::WrittenTrack track = stamped;
+    track.events.clear();
     const ClockPair& clocks = timeline_clocks_[track.node];
     const double ours = to_ns(static_cast<double>(static_cast<int64_t>(clocks.ours - timeline_from_)), own_units);
     track.least = static_cast<uint64_t>(to_ns(static_cast<double>(track.least), units));
-    track.events.reserve(events.size());
-    for (Event event : events) {
+    for (Event event : stamped.events) {
       if (event.duration > UINT64_MAX / 2 || static_cast<unsigned>(event.kind) >= timeline::kKinds) continue;
       const double begin = ours + to_ns(static_cast<double>(static_cast<int64_t>(event.begin - clocks.theirs)), units);
       event.begin = begin > 0 ? static_cast<uint64_t>(begin) : 0;
@@ -207,19 +209,11 @@ bool Node::write_timeline() {
          .least = track.least(),
          .one_in = track.one_in(),
          .left_out = track.left_out(),
-         .events = {}},
-        own_units, track.events());
+         .events = {track.events().begin(), track.events().end()}},
+        own_units);
   {
     const LockGuard hold(rows_lock_);
-    for (const CollectedTrack& track : timeline_tracks_)
-      add({.node = track.node,
-           .owner = track.owner,
-           .number = track.number,
-           .least = track.least,
-           .one_in = track.one_in,
-           .left_out = track.left_out,
-           .events = {}},
-          track.units_per_us, track.events);
+    for (const CollectedTrack& each : timeline_tracks_) add(each.track, each.units_per_us);
     run.threads_without_track += threads_without_track_;
   }
   const auto open = load_module(timeline::kModuleName, timeline::kModuleSymbol);

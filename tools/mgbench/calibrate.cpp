@@ -15,6 +15,7 @@
 
 #include "base/child_process.h"
 #include "base/clock.h"
+#include "base/output_file.h"
 #include "count/instruction_costs.h"
 #include "emulation/machines.h"
 #include "memory/access_rights.h"
@@ -373,22 +374,7 @@ Status write_file(const std::filesystem::path& file, const std::string& text) {
   std::error_code error;
   if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path(), error);
   if (error) return fail("cannot make the folder '{}': {}", file.parent_path().string(), error.message());
-  // Nobody reads a half of it, and what is there is replaced by the whole.
-  const std::filesystem::path unfinished = file.string() + fmt::format(".{}", getpid());
-  {
-    std::ofstream out(unfinished, std::ios::binary);
-    out << text;
-    out.flush();
-    if (!out) {
-      std::filesystem::remove(unfinished, error);
-      return fail("cannot write '{}'", file.string());
-    }
-  }
-  std::filesystem::rename(unfinished, file, error);
-  if (!error) return {};
-  const std::string why = error.message();
-  std::filesystem::remove(unfinished, error);
-  return fail("cannot write '{}': {}", file.string(), why);
+  return write_output_file(file.string(), text);
 }
 
 }  // namespace

@@ -166,7 +166,7 @@ class PageWriter {
         return std::tuple(names_.object(event.what, event.key),
                           event.site == 0 ? std::string() : names_.call(event.site), 0);
       case Kind::kFault:
-        return std::tuple(fmt::format("{} fault: {}", event.what == 1 ? "write" : "read", names_.block(event.key)),
+        return std::tuple(names_.fault(event),
                           names_.instruction(event.site), 1);
       case Kind::kHandler:
         return std::tuple(fmt::format("handles {} from node {}", message(event.what), event.peer), std::string(), 2);
@@ -177,10 +177,7 @@ class PageWriter {
     return std::nullopt;
   }
 
-  std::string message(uint8_t type) const {
-    const char* const name = run_.message_name(type);
-    return name != nullptr ? name : fmt::format("message {:#x}", type);
-  }
+  std::string message(uint8_t type) const { return RunNames::message(run_, type); }
 
   json arrows() {
     std::map<std::tuple<unsigned, unsigned, uint64_t>, std::pair<size_t, uint64_t>> sent;

@@ -50,6 +50,15 @@ std::string track_name(const WrittenTrack& track) {
 
 RunNames::RunNames(const NodeStatus& own) : own_(own), symbols_(Symbols::of_process(getpid())) {}
 
+std::string RunNames::message(const WrittenRun& run, uint8_t type) {
+  const char* const name = run.message_name(type);
+  return name != nullptr ? name : fmt::format("message {:#x}", type);
+}
+
+std::string RunNames::fault(const Event& event) {
+  return fmt::format("{} fault: {}", event.what == 1 ? "write" : "read", block(event.key));
+}
+
 const std::string& RunNames::instruction(uint64_t address) {
   return remembered(instructions_, address, [&] { return symbols_.describe_all(address, false).back(); });
 }

@@ -22,6 +22,10 @@ std::string track_name(const WrittenTrack& track);
 class RunNames {
  public:
   explicit RunNames(const NodeStatus& own);
+  // Returns what a message's type is called.
+  [[nodiscard]] static std::string message(const WrittenRun& run, uint8_t type);
+  // Returns, for instance, "write fault: 4096 bytes of sor.c:52".
+  std::string fault(const Event& event);
   // Returns, for instance, "relax at sor.c:17", of an instruction or of a call that returns to the address.
   const std::string& instruction(uint64_t address);
   const std::string& call(uint64_t return_address);

@@ -95,7 +95,7 @@ class Writer {
         break;
       case Kind::kFault:
         slice(track, row + 1, event, "fault",
-              fmt::format("{} fault: {}", event.what == 1 ? "write" : "read", names_.block(event.key)),
+              names_.fault(event),
               fmt::format(R"("address":"{:#x}","at":{})", event.key, quoted(names_.instruction(event.site))));
         break;
       case Kind::kHandler:
@@ -116,10 +116,7 @@ class Writer {
     }
   }
 
-  std::string message(uint8_t type) const {
-    const char* const name = run_.message_name(type);
-    return name != nullptr ? name : fmt::format("message {:#x}", type);
-  }
+  std::string message(uint8_t type) const { return RunNames::message(run_, type); }
 
   const WrittenRun& run_;
   RunNames& names_;
