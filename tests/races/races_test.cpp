@@ -1,17 +1,13 @@
 // mgrun --races, on the cases of racing_program.cpp: what it says of those that have a race, and that it says nothing of the
 // others.
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cstdlib>
 #include <string>
 #include <vector>
 
-#include "base/child_process.h"
 #include "support/marked_line.h"
+#include "support/program_run.h"
 
 namespace {
 
@@ -20,34 +16,11 @@ using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 using Strings = std::vector<std::string>;
+using multigrain::testing::Outcome;
+using multigrain::testing::run;
 
 std::string line(const std::string& mark) {
   return multigrain::testing::marked_line(PROGRAM_SOURCE, mark);
-}
-
-struct Outcome {
-  int status = 0;
-  std::string text;  // what it wrote, to both streams
-};
-
-Outcome run(const Strings& command) {
-  int out[2];
-  if (pipe2(out, O_CLOEXEC) != 0) std::abort();
-  multigrain::ChildStart start;
-  start.command = command;
-  start.output = start.error = out[1];
-  const auto child = multigrain::start_child(start);
-  close(out[1]);
-  if (!child) {
-    ADD_FAILURE() << child.error().message;
-    close(out[0]);
-    return {.status = -1, .text = {}};
-  }
-  Outcome result{.status = 0, .text = multigrain::read_to_end(out[0])};
-  close(out[0]);
-  const int status = multigrain::wait_for_child(*child);
-  result.status = WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
-  return result;
 }
 
 Outcome races(const std::string& shape, const std::string& program_case, const Strings& more = {},

@@ -1,11 +1,7 @@
 // mgrun --timeline, with programs on several nodes.
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -15,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "base/child_process.h"
 #include "base/temporary_folder.h"
+#include "support/program_run.h"
 
 namespace {
 
@@ -25,33 +21,13 @@ using testing::HasSubstr;
 using testing::IsSupersetOf;
 using testing::Not;
 using Strings = std::vector<std::string>;
-
-struct Outcome {
-  int status = 0;
-  std::string text;
-};
+using multigrain::testing::Outcome;
 
 Outcome run(const Strings& options, const Strings& program) {
   Strings command = {MGRUN};
   command.insert(command.end(), options.begin(), options.end());
   command.insert(command.end(), program.begin(), program.end());
-  int out[2];
-  if (pipe2(out, O_CLOEXEC) != 0) std::abort();
-  multigrain::ChildStart start;
-  start.command = command;
-  start.output = start.error = out[1];
-  const auto child = multigrain::start_child(start);
-  close(out[1]);
-  if (!child) {
-    ADD_FAILURE() << child.error().message;
-    close(out[0]);
-    return {.status = -1, .text = {}};
-  }
-  Outcome result{.status = 0, .text = multigrain::read_to_end(out[0])};
-  close(out[0]);
-  const int status = multigrain::wait_for_child(*child);
-  result.status = WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
-  return result;
+  return multigrain::testing::run(command);
 }
 
 std::string contents(const std::filesystem::path& file) {

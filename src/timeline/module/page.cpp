@@ -166,8 +166,7 @@ class PageWriter {
         return std::tuple(names_.object(event.what, event.key),
                           event.site == 0 ? std::string() : names_.call(event.site), 0);
       case Kind::kFault:
-        return std::tuple(names_.fault(event),
-                          names_.instruction(event.site), 1);
+        return std::tuple(names_.fault(event), names_.instruction(event.site), 1);
       case Kind::kHandler:
         return std::tuple(fmt::format("handles {} from node {}", message(event.what), event.peer), std::string(), 2);
       case Kind::kCategory:

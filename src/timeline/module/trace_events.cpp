@@ -94,8 +94,7 @@ class Writer {
               event.site == 0 ? std::string() : fmt::format(R"("at":{})", quoted(names_.call(event.site))));
         break;
       case Kind::kFault:
-        slice(track, row + 1, event, "fault",
-              names_.fault(event),
+        slice(track, row + 1, event, "fault", names_.fault(event),
               fmt::format(R"("address":"{:#x}","at":{})", event.key, quoted(names_.instruction(event.site))));
         break;
       case Kind::kHandler:
