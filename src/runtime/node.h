@@ -210,7 +210,10 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   void handle_profile_mark(const Message& message);
   void handle_profile_marked(const Message& message);
   template <void (Node::*Handler)(const Message&)>
-  void set_handler(MessageType type);
+  void set_handler(MessageType type) {
+    fabric_->set_handler(
+        type, [](void* node, const Message& message) { (static_cast<Node*>(node)->*Handler)(message); }, this);
+  }
 
   [[nodiscard]] int watch_node_0() const;
   void peer_failed(NodeId node, const char* reason);

@@ -44,12 +44,6 @@ HazardSlots* g_hazard_slots = nullptr;
 
 }  // namespace
 
-template <void (Node::*Handler)(const Message&)>
-void Node::set_handler(MessageType type) {
-  fabric_->set_handler(
-      type, [](void* node, const Message& message) { (static_cast<Node*>(node)->*Handler)(message); }, this);
-}
-
 Status Node::build() {
   unsigned nodes_here = config_.nodes;
   if (bootstrap_) {
