@@ -74,6 +74,7 @@ struct LinePage {
   std::atomic<uint8_t> grain{0};           // 0: not looked up yet; otherwise 1 + Grain
   std::atomic<bool> touched{false};        // the frame is initialised, the view has its rights
   std::atomic<uint32_t> block_lines{0};    // lines that move together; valid with the grain
+  std::atomic<uint32_t> cost{0};           // of misses (LineKeeper::cost)
 };
 
 }  // namespace multigrain

@@ -97,6 +97,9 @@ class LineKeeper {
   // of its processors leaves it. `home` is the same at every node, and has all that was written; no node has rights to
   // the pages.
   virtual void take(PageId first, uint64_t count, NodeId home) = 0;
+  // Returns what misses of lines of this page have cost this node so far, and as much again for what caused them at other
+  // nodes (LineCosts::of_two, line_costs.h); nullopt if nobody counts that. It wraps round. Async-signal-safe.
+  [[nodiscard]] virtual std::optional<uint32_t> cost(PageId page) const = 0;
 };
 
 // A protocol of this node works with these services. All of them outlive the protocol.

@@ -40,8 +40,10 @@ std::string tell_moves(MovesToLines moves, std::span<const NodeReport> reports) 
       diffs == 0 ? 0 : static_cast<double>(sum_of(reports, Counter::kDiffLines)) / static_cast<double>(diffs);
   std::string text = moved == 0
                          ? " No page has moved to lines"
-                         : fmt::format(" {} page{} moved to lines: that is faster for pages whose diffs change few",
-                                       moved, moved == 1 ? " has" : "s have");
+                         : fmt::format(
+                               " {} page{} moved to lines: that is faster for pages whose diffs change few, or what no "
+                               "other node reads",
+                               moved, moved == 1 ? " has" : "s have");
   const char* const stopped = moves == MovesToLines::kIsHandedOut
                                   ? "a function without checks was handed memory that might have"
                               : moves == MovesToLines::kHasThreads ? "the program has started threads of its own"

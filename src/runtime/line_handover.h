@@ -13,6 +13,7 @@ class LineHandover final : public LineKeeper {
   bool may_take(PageId page) override { return keeper_.may_take(page); }
   [[nodiscard]] bool takes_no_more() const override { return counted_threads() != 0 || keeper_.takes_no_more(); }
   void take(PageId first, uint64_t count, NodeId home) override { keeper_.take(first, count, home); }
+  [[nodiscard]] std::optional<uint32_t> cost(PageId page) const override { return keeper_.cost(page); }
 
  private:
   LineKeeper& keeper_;

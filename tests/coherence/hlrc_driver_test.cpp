@@ -444,6 +444,7 @@ class UntouchedBehind final : public RunsOfHomes {
 // Remembers which pages it has been given, by any node.
 struct TakenPages final : LineKeeper {
   bool may_take(PageId) override { return true; }
+  [[nodiscard]] std::optional<uint32_t> cost(PageId) const override { return std::nullopt; }
   [[nodiscard]] bool takes_no_more() const override { return false; }
   void take(PageId first, uint64_t count, NodeId home) override {
     EXPECT_EQ(home, NodeId(0));
@@ -451,6 +452,49 @@ struct TakenPages final : LineKeeper {
   }
   std::set<uint64_t> taken;
 };
+
+// Lines cost more and more, or nothing.
+struct PricedPages final : LineKeeper {
+  explicit PricedPages(uint32_t more) : more_(more) {}
+  bool may_take(PageId) override { return true; }
+  [[nodiscard]] bool takes_no_more() const override { return false; }
+  void take(PageId first, uint64_t count, NodeId) override {
+    for (uint64_t page = first.value; page < first.value + count; ++page) taken.insert(page);
+  }
+  [[nodiscard]] std::optional<uint32_t> cost(PageId) const override { return cost_ += more_; }
+  std::set<uint64_t> taken;
+
+ private:
+  uint32_t more_;
+  mutable uint32_t cost_ = 0;
+};
+
+// Both nodes write half of the lines of each page, in turns of one line: by what they change, lines would cost more. Only a trial can say
+// that they do not.
+TEST_P(HlrcDriver, PagesMoveToLinesWhereATrialShowsThatLinesCostLess) {
+  constexpr uint64_t kPages = 16, kLines = 4096 / 64, kWordsOfLine = 8;
+  for (const bool is_dear : {false, true}) {
+    Driver::Options options = kPlain;
+    options.homes_follow = true;
+    PricedPages lines(is_dear ? 10'000 : 0);
+    Machine machine(2, GetParam(), 4096, options);
+    machine.offer_lines(lines);
+    for (uint64_t round = 1; round <= 40; ++round) {
+      for (uint64_t page = 0; page < kPages; ++page) {
+        if (lines.taken.contains(page)) continue;
+        for (uint64_t line = 0; line < kLines; ++line) machine.write(line % 2, page, line * kWordsOfLine, round);
+      }
+      machine.barrier();
+    }
+    // Each node tries a page, and later another one, and a third one at most.
+    if (is_dear) {
+      EXPECT_GE(lines.taken.size(), 1u);
+      EXPECT_LE(lines.taken.size(), 6u);
+    } else {
+      EXPECT_EQ(lines.taken.size(), kPages);
+    }
+  }
+}
 
 // As many pages go along as have moved before, but none that has no home: nobody's home is settled by that.
 TEST_P(HlrcDriver, PagesBehindThoseThatMoveToLinesGoAlongIfTheyHaveHomes) {

@@ -31,6 +31,7 @@ class SteppedLines final : public LineKeeper {
  public:
   explicit SteppedLines(unsigned node) : node_(node) {}
   bool may_take(PageId) override { return true; }
+  [[nodiscard]] std::optional<uint32_t> cost(PageId) const override { return std::nullopt; }
   [[nodiscard]] bool takes_no_more() const override { return false; }
   void take(PageId first, uint64_t count, NodeId home) override;
 

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/steps.h"
+#include "coherence/line_costs.h"
 #include "profile/virtual_time.h"
 
 namespace multigrain::dszoom {
@@ -105,6 +106,11 @@ void Driver::take(PageId first, uint64_t count, NodeId home) {
     record.grain.store(1 + static_cast<uint8_t>(Grain::kLine), std::memory_order_release);
   }
   if (home != self_) lines_.hazards.invalidate_rights_cache();
+}
+
+std::optional<uint32_t> Driver::cost(PageId page) const {
+  if (runs_ != Runs::kLearned) return std::nullopt;
+  return pages_[page].cost.load(std::memory_order_relaxed);
 }
 
 // Returns the line at an address of line-grain memory, touched; nullopt if the memory is of another kind or not
@@ -261,7 +267,12 @@ void Driver::miss(Line line, bool stores, const LoadRequest& request) {
     }
     profile.enter(Category::kProtocol);
   }
-  if (runs_ == Runs::kLearned && !virtual_time::on()) run_came(line.number, line.run, line.number + line.run, stores);
+  if (runs_ == Runs::kLearned) {
+    if (!virtual_time::on()) run_came(line.number, line.run, line.number + line.run, stores);
+    // An estimate: if another thread adds to it just now, one of the two may be lost.
+    std::atomic<uint32_t>& cost = pages_[line.number / lines_of_page()].cost;
+    cost.store(cost.load(std::memory_order_relaxed) + LineCosts::of_two(1, line.run), std::memory_order_relaxed);
+  }
   virtual_time::spend(&MachineCosts::directory, line.run);
   end(step, line, buffer.data(), request);
 

@@ -63,6 +63,7 @@ class Driver final : public LineDriver, public LineKeeper {
   [[nodiscard]] bool may_take(PageId page) override { return services_.homes.may_move_to_lines(page); }
   [[nodiscard]] bool takes_no_more() const override { return takes_no_more_.load(std::memory_order_relaxed); }
   void take(PageId first, uint64_t count, NodeId home) override;
+  [[nodiscard]] std::optional<uint32_t> cost(PageId page) const override;
 
   // --- LineProtocol
   void load(uintptr_t address, std::span<std::byte> out) override;

@@ -21,6 +21,7 @@
 #include "coherence/hlrc/fetch_log.h"
 #include "coherence/hlrc/interval.h"
 #include "coherence/hlrc/line_history.h"
+#include "coherence/hlrc/line_trials.h"
 #include "coherence/hlrc/notice_reader.h"
 #include "coherence/hlrc/opened_around.h"
 #include "coherence/hlrc/prefetch_history.h"
@@ -182,6 +183,8 @@ class Driver final : public PageDriver {
 
   // --- Pages that move to lines (to_lines.cpp).
   void consider_lines(PageId page, Record& record, ChangedLines changed) MG_REQUIRES(record.lock);
+  bool should_try_lines(PageId page, const Record& record, ChangedLines changed) MG_REQUIRES(record.lock);
+  [[nodiscard]] uint32_t lines_of_page() const;
   [[nodiscard]] bool has_moved_to_lines(uint64_t page) const {
     return page < records_.count() && records_[page].by_lines.load(std::memory_order_relaxed);
   }
@@ -264,6 +267,7 @@ class Driver final : public PageDriver {
   SpinLock wanted_lock_;
   SparseTable<PageId> wanted_ MG_GUARDED_BY(wanted_lock_);  // by this node, and not published yet
   uint64_t wanted_count_ MG_GUARDED_BY(wanted_lock_) = 0;
+  LineTrials trials_ MG_GUARDED_BY(wanted_lock_);
   // What the pages that are wanted have cost too much since the last barrier, in tenths of a microsecond.
   std::atomic<uint32_t> lost_{0};
   std::atomic<bool> moves_no_more_{false};     // some node has refused

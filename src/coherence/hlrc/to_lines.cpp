@@ -18,11 +18,18 @@ Status Driver::offer_lines(LineKeeper& lines) {
   if (!to_lines) return tl::unexpected(to_lines.error());
   auto wanted = SparseTable<PageId>::create(pages, "pages to move to lines");
   if (!wanted) return tl::unexpected(wanted.error());
+  auto trials = LineTrials::create(pages);
+  if (!trials) return tl::unexpected(trials.error());
   const LockGuard hold(wanted_lock_);
   to_lines_ = std::move(*to_lines);
   wanted_ = std::move(*wanted);
+  trials_ = std::move(*trials);
   lines_ = &lines;
   return {};
+}
+
+uint32_t Driver::lines_of_page() const {
+  return static_cast<uint32_t>(page_size_ / diff_format::kLine);
 }
 
 // A diff of the page has changed these lines, or none.
@@ -31,13 +38,25 @@ void Driver::consider_lines(PageId page, Record& record, ChangedLines changed) {
   const bool wants =
       options_.to_lines == ToLines::kAtOnce
           ? changed.lines != 0 && record.lines.want()
-          : record.lines.compared(changed, static_cast<uint32_t>(page_size_ / diff_format::kLine),
-                                  has_moved_to_lines(page.value - 1) || has_moved_to_lines(page.value + 1));
+          : record.lines.compared(changed, lines_of_page(),
+                                  has_moved_to_lines(page.value - 1) || has_moved_to_lines(page.value + 1)) ||
+                (should_try_lines(page, record, changed) && record.lines.want());
   if (record.awaits_lines) lost_.fetch_add(LineHistory::lost(changed), std::memory_order_relaxed);
   if (!wants || !lines_->may_take(page)) return;
   record.awaits_lines = true;
   const LockGuard hold(wanted_lock_);
   wanted_[wanted_count_++] = page;
+}
+
+// A diff of the page has changed these lines. Returns whether the page should move though what diffs change speaks against it.
+bool Driver::should_try_lines(PageId page, const Record& record, ChangedLines changed) {
+  const LineHistory& history = record.lines;
+  if (changed.lines == 0 || history.is_wanted() || !lines_->cost(page)) return false;
+  const auto cost = [this](PageId tried) { return lines_->cost(tried).value_or(0); };
+  const auto has_moved = [this](PageId tried) { return has_moved_to_lines(tried.value); };
+  const LockGuard hold(wanted_lock_);
+  return trials_.compared(page, history.changes(), LineHistory::change_by_pages(), LineHistory::move(lines_of_page()),
+                          cost, has_moved) != LineTrials::Advice::kStay;
 }
 
 // Visits the pages that may move together with this one, until `visit` returns false. Where pages have moved one after the other, those
