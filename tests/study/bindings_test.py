@@ -139,7 +139,7 @@ class Bindings(unittest.TestCase):
         wanted = self.analyzed(path, "--machine", "dsm")["machines"][0]["results"][0]
         self.assertEqual(mt.optimal(trace, "dsm")[0].mcpr, wanted["mcpr"])
 
-    # This is the policy of src/trace/model/policy.h's example, and one whose cost is known.
+    # This is the policy of src/placement/policy.h's example, and one whose cost is known.
 
     def test_a_policy_in_python(self):
         class Always(mt.Policy):

@@ -2,11 +2,12 @@
 #include <gtest/gtest.h>
 
 #include "model_cases.h"
-#include "trace/model/policy.h"
+#include "trace/model/policy_costs.h"
 
 namespace multigrain::trace {
 namespace {
 
+using namespace placement;
 using testing::HasSubstr;
 
 PolicyResult run(const std::vector<Reference>& references, unsigned processors, const Machine& machine,
@@ -116,7 +117,7 @@ TEST(Policies, CompetitiveIsWithinAFactorOfThreeOnWrites) {
     const auto best = optimal(source, {&machine, 1});
     ASSERT_TRUE(best);
     const double n = static_cast<double>(references.size());
-    const double excess = run(references, processors, machine, competitive_policy(machine)).cost - n;
+    const double excess = run(references, processors, machine, *make_policy("competitive", machine)).cost - n;
     const double constant = 4 * 2 * D * (processors + 1);
     ASSERT_LE(excess, 3 * (best->front().cost - n) + constant) << "case " << i << " D " << D;
     worst = std::max(worst, (excess - constant) / (best->front().cost - n));
@@ -220,10 +221,93 @@ TEST(Policies, StaticOnesStay) {
   EXPECT_EQ(run(references, 3, ace(), static_global_policy()).mcpr, 2);  // [Bolosky], section 5.2.1
 }
 
+// These are the numbers of the commit before the policies had a room of their own (mgtrace import and analyze --policy).
+TEST(Policies, CostWhatTheyDidWhenTheyWereTheSimulatorsAlone) {
+  std::vector<Reference> references;
+  uint64_t x = 7;
+  ProcessorId processor = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    x = x * 6364136223846793005u + 1442695040888963407u;
+    const uint64_t r = x >> 33;
+    if (r % 9 == 0) processor = static_cast<ProcessorId>(r / 64 % 4);
+    const bool is_write = (r >> 8) % 4 == 0 && r % 7 != 6;  // page 6 is only read
+    references.push_back({.address = 0x10000 + r % 7 * 4096 + (r >> 12) % 512 * 8,
+                          .site = 0,
+                          .processor = processor,
+                          .access = is_write ? kWrite : kRead,
+                          .size = 8});
+  }
+  struct Row {
+    const char* machine;
+    const char* policy;
+    CostParts parts;
+  };
+  const std::vector<Row> rows = {
+      {"ace", "ace", {.local = 3007, .global = 16993, .remote = 0, .remote_moves = 36, .global_moves = 6}},
+      {"ace", "delay", {.local = 5250, .global = 6373, .remote = 8377, .remote_moves = 38, .global_moves = 6}},
+      {"ace", "platinum", {.local = 7228, .global = 0, .remote = 12772, .remote_moves = 10, .global_moves = 0}},
+      {"ace",
+       "platinum-back-off",
+       {.local = 7228, .global = 0, .remote = 12772, .remote_moves = 10, .global_moves = 0}},
+      {"ace", "platinum-global", {.local = 2899, .global = 17101, .remote = 0, .remote_moves = 10, .global_moves = 6}},
+      {"ace", "competitive", {.local = 5108, .global = 0, .remote = 14892, .remote_moves = 0, .global_moves = 0}},
+      {"ace", "always-migrate", {.local = 20000, .global = 0, .remote = 0, .remote_moves = 4266, .global_moves = 0}},
+      {"ace", "first-touch", {.local = 5108, .global = 0, .remote = 14892, .remote_moves = 0, .global_moves = 0}},
+      {"ace", "interleaved", {.local = 5041, .global = 0, .remote = 14959, .remote_moves = 0, .global_moves = 0}},
+      {"ace", "global", {.local = 0, .global = 20000, .remote = 0, .remote_moves = 0, .global_moves = 0}},
+      {"ace",
+       "platinum:t1=50:t2=400",
+       {.local = 8420, .global = 0, .remote = 11580, .remote_moves = 481, .global_moves = 0}},
+      {"ace",
+       "platinum-back-off:t1=50:t2=400",
+       {.local = 7334, .global = 0, .remote = 12666, .remote_moves = 55, .global_moves = 0}},
+      {"ace",
+       "platinum-global:t1=50:t2=400",
+       {.local = 4701, .global = 15299, .remote = 0, .remote_moves = 37, .global_moves = 806}},
+      {"ace",
+       "delay:references=10:invalidations=40",
+       {.local = 5851, .global = 9133, .remote = 5016, .remote_moves = 347, .global_moves = 6}},
+      {"ace",
+       "ace:invalidations=40",
+       {.local = 4233, .global = 15767, .remote = 0, .remote_moves = 369, .global_moves = 6}},
+      {"butterfly", "ace", {.local = 7156, .global = 0, .remote = 12844, .remote_moves = 36, .global_moves = 0}},
+      {"butterfly", "delay", {.local = 6886, .global = 0, .remote = 13114, .remote_moves = 38, .global_moves = 0}},
+      {"butterfly", "platinum", {.local = 7228, .global = 0, .remote = 12772, .remote_moves = 10, .global_moves = 0}},
+      {"butterfly",
+       "platinum-back-off",
+       {.local = 7228, .global = 0, .remote = 12772, .remote_moves = 10, .global_moves = 0}},
+      {"butterfly",
+       "competitive",
+       {.local = 6396, .global = 0, .remote = 13604, .remote_moves = 31, .global_moves = 0}},
+      {"butterfly",
+       "always-migrate",
+       {.local = 20000, .global = 0, .remote = 0, .remote_moves = 4266, .global_moves = 0}},
+      {"butterfly", "first-touch", {.local = 5108, .global = 0, .remote = 14892, .remote_moves = 0, .global_moves = 0}},
+      {"butterfly", "interleaved", {.local = 5041, .global = 0, .remote = 14959, .remote_moves = 0, .global_moves = 0}},
+      {"butterfly",
+       "platinum:t1=50:t2=400",
+       {.local = 8420, .global = 0, .remote = 11580, .remote_moves = 481, .global_moves = 0}},
+      {"butterfly",
+       "platinum-back-off:t1=50:t2=400",
+       {.local = 7334, .global = 0, .remote = 12666, .remote_moves = 55, .global_moves = 0}},
+      {"butterfly",
+       "delay:references=10:invalidations=40",
+       {.local = 8135, .global = 0, .remote = 11865, .remote_moves = 347, .global_moves = 0}},
+      {"butterfly",
+       "ace:invalidations=40",
+       {.local = 8096, .global = 0, .remote = 11904, .remote_moves = 369, .global_moves = 0}},
+  };
+  for (const Row& row : rows) {
+    const Machine machine = *find_machine(row.machine);
+    EXPECT_EQ(run(references, 4, machine, *make_policy(row.policy, machine)).parts, row.parts)
+        << row.policy << " on " << row.machine;
+  }
+}
+
 class Third final : public Policy {
  public:
   std::string name() const override { return "third"; }
-  Decision on_reference(BlockState& block, const Reference&, uint64_t) override {
+  Decision on_reference(BlockState& block, const placement::Reference&) override {
     return ++block.memo[0] % 3 == 0 ? Decision::local() : Decision::stay();
   }
 };

@@ -13,7 +13,7 @@
 #include "trace/analysis/study_json.h"
 #include "trace/analysis/study_passes.h"
 #include "trace/model/optimal.h"
-#include "trace/model/policy.h"
+#include "trace/model/policy_costs.h"
 
 namespace multigrain::trace {
 namespace {

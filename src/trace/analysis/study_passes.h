@@ -11,7 +11,7 @@
 
 #include "trace/analysis/study.h"
 #include "trace/model/optimal.h"
-#include "trace/model/policy.h"
+#include "trace/model/policy_costs.h"
 
 namespace multigrain::trace {
 

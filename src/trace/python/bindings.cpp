@@ -21,7 +21,7 @@
 #include "trace/format/trace_file.h"
 #include "trace/format/trace_writer.h"
 #include "trace/model/optimal.h"
-#include "trace/model/policy.h"
+#include "trace/model/policy_costs.h"
 #include "trace/python/arrow.h"
 
 namespace nb = nanobind;
@@ -198,7 +198,7 @@ struct BlockView {
 
   explicit BlockView(const BlockState& state)
       : number(state.block),
-        processors(state.processors),
+        processors(state.places),
         in_global(state.in_global),
         copies(state.copies.begin(), state.copies.end()) {}
   [[nodiscard]] bool has_copy(uint64_t processor) const {
@@ -221,11 +221,11 @@ class PythonPolicy final : public Policy {
 
   [[nodiscard]] std::string name() const override { return name_; }
   [[nodiscard]] bool wants_local() const override { return wants_local_; }
-  Decision first(BlockState& block, const Reference& reference, uint64_t time) override {
-    return ask("first", block, reference, time);
+  Decision first(BlockState& block, const placement::Reference& reference) override {
+    return ask("first", block, reference);
   }
-  Decision on_reference(BlockState& block, const Reference& reference, uint64_t time) override {
-    return ask("on_reference", block, reference, time);
+  Decision on_reference(BlockState& block, const placement::Reference& reference) override {
+    return ask("on_reference", block, reference);
   }
   // Raises the exception in Python that a decision has raised.
   void check() {
@@ -233,18 +233,19 @@ class PythonPolicy final : public Policy {
   }
 
  private:
-  Decision ask(const char* method, const BlockState& block, const Reference& reference, uint64_t time) {
+  Decision ask(const char* method, const BlockState& block, const placement::Reference& reference) {
     if (error_) return Decision::stay();  // the evaluation goes on for nothing, because exceptions cannot cross it
     const nb::gil_scoped_acquire interpreter;
     try {
-      const auto answer = nb::cast<int64_t>(policy_.attr(method)(BlockView(block), reference, time));
+      const Reference& traced = static_cast<const TracedReference&>(reference).traced;
+      const auto answer = nb::cast<int64_t>(policy_.attr(method)(BlockView(block), traced, reference.time));
       if (answer == kStay) return Decision::stay();
       if (answer == kLocal) return Decision::local();
       if (answer == kGlobal) return Decision::global();
-      if (answer >= 0 && answer < block.processors) return Decision::move(static_cast<ProcessorId>(answer));
+      if (answer >= 0 && answer < block.places) return Decision::move(static_cast<ProcessorId>(answer));
       throw TraceError(
           fmt::format("{}() of the policy '{}' returned {}: return STAY, LOCAL, GLOBAL or a processor below {}", method,
-                      name_, answer, block.processors));
+                      name_, answer, block.places));
     } catch (const nb::cast_error&) {
       error_ = std::make_exception_ptr(TraceError(fmt::format(
           "{}() of the policy '{}' returned no decision: return STAY, LOCAL, GLOBAL or a processor", method, name_)));

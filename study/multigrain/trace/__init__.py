@@ -14,7 +14,7 @@ A trace is an Arrow stream, too, so that what reads these takes it as it is, a b
     events = pyarrow.table(trace.arrow_events())
 
 A policy of your own is a class with one decision. It is asked through the interpreter, at a million references a second
-or so: for a long trace write it in C++ (src/trace/model/policy.h).
+or so: for a long trace write it in C++ (src/placement/policy.h).
 
     class Third(mt.Policy):  # fetches a block at every third reference from elsewhere
         def on_reference(self, block, reference, time):
