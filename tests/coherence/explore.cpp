@@ -31,17 +31,18 @@ void become_program_of(const char* protocol, char** argv) {
 int usage() {
   std::string protocols;
   for (const Explorable& each : explorables()) protocols += " " + each.protocol;
-  std::fprintf(stderr,
-               "usage: explore PROTOCOL [--list | --long | SCENARIO | --mutant MUTANT | --random FIRST_SEED COUNT]\n"
-               "Explores every order of every step of small machines running a protocol (mgs hlrc sc dszoom shasta),\n"
-               "the network locks (network_lock) or a guest's futexes (futex)%s.\n"
-               "  (nothing)   the machines that the tests explore\n"
-               "  --list      the names of the machines and of the mutants\n"
-               "  --long      the machines that take minutes\n"
-               "  SCENARIO    one machine, by its name\n"
-               "  --mutant    how a mutant, by its name, is refuted; \"all\": each of them\n"
-               "  --random    machines with random programs, if the protocol has them\n",
-               protocols.c_str());
+  std::fprintf(
+      stderr,
+      "usage: explore PROTOCOL [--list | --long | SCENARIO | --mutant MUTANT | --random FIRST_SEED COUNT]\n"
+      "Explores every order of every step of small machines running a protocol (mgs hlrc sc dszoom shasta placement),\n"
+      "the network locks (network_lock) or a guest's futexes (futex)%s.\n"
+      "  (nothing)   the machines that the tests explore\n"
+      "  --list      the names of the machines and of the mutants\n"
+      "  --long      the machines that take minutes\n"
+      "  SCENARIO    one machine, by its name\n"
+      "  --mutant    how a mutant, by its name, is refuted; \"all\": each of them\n"
+      "  --random    machines with random programs, if the protocol has them\n",
+      protocols.c_str());
   return 2;
 }
 

@@ -1,0 +1,45 @@
+// A mutant is a deliberate fault of the transitions of placed pages. The test of the mutants, and the command `explore`, are built
+// from the product's own source with these faults in it (placement_driver_mutants.cmake). Where no mutant is chosen, it does what the
+// product does.
+#pragma once
+
+#include <cstdint>
+
+namespace multigrain::placement::explored {
+
+enum class Mutant : uint8_t {
+  kNone,
+  kNoHold,                // an order takes a page that a thread has just been granted
+  kHoldNotAwaited,        // nobody is told that an order waits for the end of the hold
+  kOtherCopiesStay,       // a write does not flush the other copies
+  kOwnCopyStays,          // a page becomes global-writable, and the requester keeps its copy to read
+  kSyncKeepsRight,        // the node that gives a page back may still write it
+  kFlushBringsNothing,    // a node that may write drops the page, and does not give it back
+  kAnswersFirst,          // an order is answered, and then rights are taken
+  kMapsFirst,             // rights are given, and then the page is filled
+  kUnmapForgotten,        // a page leaves global memory, and nodes go on using it there
+  kGrantsTooEarly,        // a node is granted the page when the first of those that have it has answered
+  kZerosAfterWrite,       // a page that has been written is filled with zeros
+  kStaleUpgrade,          // a node whose copy has been flushed is granted the right to write alone
+  kReadersForgotten,      // threads that wait to read are not granted a page that may be written
+  kWritersForgotten,      // threads that wait to write are forgotten when the page is granted to read
+  kRequestForgotten,      // a request that comes while the home works is forgotten
+  kOneRequestForAll,      // when a request has been served, those that wait are not
+  kPinIgnored,            // a pinned page stays where it is until it is asked for
+  kThawTellsNobody,       // a thawed page has no users any more, and these are not told
+  kThawForgotten,         // a thaw that comes while the home works is forgotten
+  kDiscardKeepsCopies,    // a page is discarded, and copies of it stay
+  kDiscardKeepsContents,  // a page that has been discarded has its contents still
+  kDiscarderForgotten,    // a node that discards is not told that it is done
+  kHolderForgotten,       // the entry forgets who has the page, when another node gets it as well
+  kCount
+};
+[[nodiscard]] const char* name(Mutant mutant);
+
+// This is the mutant that runs.
+inline Mutant g_mutant = Mutant::kNone;
+inline bool is(Mutant mutant) {
+  return g_mutant == mutant;
+}
+
+}  // namespace multigrain::placement::explored
