@@ -75,6 +75,16 @@ PROGRAMS = {
     "p-life": Program("p-life", "life", "--threads 7 --size 42 --steps 500", "--threads 3 --size 42 --steps 500"),
 }
 
+# The programs of chapter 3 that no later chapter uses (section 3.2.2): a program of workloads/traced, and its arguments. The
+# thesis's primes are those up to 10,000,000.
+CHAPTER_3 = {
+    "ParMult": ("parmult", "--threads 7 --size 2000"),
+    "Gfetch": ("gfetch", "--threads 7 --size 8 --steps 50"),
+    "Primes1": ("primes", "--threads 7 --size 100000 --variant divide"),
+    "Primes2": ("primes", "--threads 7 --size 100000 --variant list"),
+    "Primes3": ("primes", "--threads 7 --size 1000000 --variant sieve"),
+}
+
 # One thing about a program changed, to see what follows from it: the program, its arguments, what has changed.
 EXPERIMENTS = {
     "sorbyr, 10 sweeps": ("sorbyr", "--threads 7 --size 406 --steps 10 --variant rows", "half of the sweeps"),
@@ -136,6 +146,18 @@ READ_MICROSECONDS = 0.65
 WRITE_MICROSECONDS = 0.84
 BETA = {"e-fft": 0.56, "gauss": 0.55, "matmult": 0.26}
 OTHER_BETA = (0.56 + 0.55 + 0.60 + 0.56 + 0.50) / 5
+
+# Table 3.1: alpha (None: no reference to memory to speak of), beta, gamma; and G/L, 2.3 for programs that hardly write.
+TABLE_3_1 = {
+    "ParMult": (None, 0.00, 1.00, 2.0),
+    "Gfetch": (0.0, 1.0, 2.27, 2.3),
+    "matmult": (0.94, 0.26, 1.01, 2.3),
+    "Primes1": (1.0, 0.06, 1.00, 2.0),
+    "Primes2": (0.99, 0.16, 1.00, 2.0),
+    "Primes3": (0.17, 0.36, 1.30, 2.0),
+    "e-fft": (0.96, 0.56, 1.02, 2.0),
+    "gauss": (0.98, 0.55, 1.01, 2.0),
+}
 
 # What the thesis says. Table 2.1: millions of references, of private ones, bytes a reference, per cent of reads.
 TABLE_2_1 = {
@@ -223,15 +245,19 @@ class Study:
         self.threads = str(arguments.threads)
         self.only_made = arguments.only_made
         self.programs = arguments.programs.split(",") if arguments.programs else list(PROGRAMS)
+        known = [*PROGRAMS, *CHAPTER_3]
         for name in self.programs:
-            if name not in PROGRAMS:
-                sys.exit(f"thesis_study: there is no program '{name}'; there are {', '.join(PROGRAMS)}")
+            if name not in known:
+                sys.exit(f"thesis_study: there is no program '{name}'; there are {', '.join(known)}")
+        wanted = self.programs if arguments.programs else CHAPTER_3
+        self.programs = [name for name in self.programs if name in PROGRAMS]
         for machine in ("ace", "butterfly"):
             for _, content in variants(machine):
                 (self.work / f"{content['name']}.json").write_text(json.dumps(content))
         self.results = {name: self.run(name) for name in self.programs}
         self.results = {name: result for name, result in self.results.items() if result is not None}
         self.programs = [name for name in self.programs if name in self.results]
+        self.chapter_3 = {name: self.on_ace(name) for name in CHAPTER_3 if name in wanted}
         self.experiments = {
             name: self.experiment(name) for name, (of, _, _) in EXPERIMENTS.items() if of in self.programs
         }
@@ -394,6 +420,15 @@ class Study:
             "vary-butterfly": vary("butterfly"),
             "o_s": analyze("o_s", "--machine", "cc+,numa,dsm+,dsm", "--block-size", "512", "--vary", "o_s"),
         }
+
+    def on_ace(self, name):
+        """The ACE policy on the ACE, with a program of chapter 3."""
+        of = self.record(*CHAPTER_3[name], name)
+        if of is None:
+            return None
+        return self.analyze(
+            of["trace"], name, "ace", "--machine", "ace", "--block-size", "4K", "--policy", "ace", "--hot-blocks", "0"
+        )
 
     def complete(self, documents):
         """A list of documents; None if there are none."""
@@ -614,6 +649,43 @@ def shift(each):
 
 
 LITTLE = 0.1
+
+
+def references_of(result):
+    """Private ones included, which are local."""
+    return sum(result["parts"][part] for part in ("local", "global", "remote"))
+
+
+def alpha(result):
+    """The part of all references that is local."""
+    return result["parts"]["local"] / references_of(result)
+
+
+def expansion(local, beta, global_to_local):
+    """Equation 3.2: how many times as long a program takes as with all its memory local, where the part `local` of its
+    references is local."""
+    return 1 - beta + beta * (local + (1 - local) * global_to_local)
+
+
+def table_3_1(study):
+    rows = []
+    for name, (theirs, beta, gamma, ratio) in TABLE_3_1.items():
+        analyzed = study.chapter_3.get(name) or study.results.get(name, {}).get("policies")
+        if analyzed is None:
+            continue
+        machine = next(entry for entry in analyzed["machines"] if entry["machine"]["name"] == "ace")
+        result = next(entry for entry in machine["results"] if entry["policy"] == "ace")
+        ours = alpha(result)
+        rows.append(
+            [
+                name,
+                f"{references_of(result) / 1e6:.2f}",
+                f"{ours:.2f} ({'na' if theirs is None else f'{theirs:.2f}'})",
+                f"{beta:.2f}",
+                f"{expansion(ours, beta, ratio):.2f} ({gamma:.2f})",
+            ]
+        )
+    return table(["program", "references, M", "α", "β, theirs", "γ"], rows)
 
 
 def policies(study, machine):
@@ -1101,6 +1173,7 @@ def times(study):
 TABLES = {
     "traces": traces,
     "rates": rates,
+    "table-3-1": table_3_1,
     "perturbed-optimal": perturbed_optimal,
     "seeds": seeds,
     "perturbed-policies": perturbed_policies,
@@ -1151,6 +1224,8 @@ def main():
     study = Study(arguments)
     text = pathlib.Path(arguments.document).read_text() if arguments.document else None
     for name, make in TABLES.items():
+        if not (study.chapter_3 if name == "table-3-1" else study.programs):
+            continue
         if name in NEEDS and not NEEDS[name][0] <= set(having(study, NEEDS[name][1])):
             continue
         made = make(study)

@@ -73,6 +73,21 @@ class SharesTest(unittest.TestCase):
         self.assertEqual(thesis.shift(self.EACH), "± 5 %")  # 0.04 / 0.85
 
 
+class Table31Test(unittest.TestCase):
+    def test_what_is_not_local_is_global_or_remote(self):
+        result = {"parts": {"local": 70, "global": 20, "remote": 10, "global_moves": 5, "remote_moves": 5}}
+        self.assertEqual(thesis.alpha(result), 0.7)
+
+    def test_the_thesiss_own_rows_are_those_of_equation_3_2(self):
+        # As far as two digits of alpha, beta and G/L let them be.
+        for name, (alpha, beta, gamma, ratio) in thesis.TABLE_3_1.items():
+            with self.subTest(program=name):
+                self.assertAlmostEqual(thesis.expansion(alpha or 0.0, beta, ratio), gamma, delta=0.035)
+
+    def test_its_programs_are_those_of_the_later_chapters_or_have_a_trace_of_their_own(self):
+        self.assertEqual(set(thesis.TABLE_3_1), set(thesis.CHAPTER_3) | {"matmult", "e-fft", "gauss"})
+
+
 class ProgramsTest(unittest.TestCase):
     def test_pieces_are_whole_pages_where_the_thesis_says_so(self):
         for name, element, row in (("bsort", 4, 1), ("kmerge", 4, 1), ("gauss", 4, 512)):
