@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <fstream>
 #include <system_error>
 #include <thread>
@@ -19,6 +20,7 @@
 #include "base/guest_environment.h"
 #include "base/output_file.h"
 #include "fabric/network_devices.h"
+#include "launch/interpreters.h"
 #include "launch/limits.h"
 #include "launch/memory_kills.h"
 #include "launch/pinning.h"
@@ -64,6 +66,11 @@ Status LocalNodes::check() {
   if (job_.config.fabric == FabricKind::kUcx)
     if (const Status status = check_devices(job_.config.interface); !status)
       return fail("--interface: {}", status.error().message);
+  if (!job_.hosted && starts_python(job_.path)) {
+    auto library = library_to_preload();
+    if (!library) return tl::unexpected<Error>(library.error());
+    preloaded_ = std::move(*library);
+  }
   // mgrun opens at most two descriptors for each node, which every node inherits with shm, and some while it starts a
   // node. In a node UCX has about twenty descriptors, and more for each other node.
   const unsigned shared = 2 * job_.count + 10;
@@ -141,6 +148,14 @@ std::vector<std::string> LocalNodes::environment_of(NodeId id, int wireup_fd, in
   } else {
     own("MULTIGRAIN_JOB_FD", std::to_string(job_fd_));
     own("MULTIGRAIN_FRAMES_FDS", fmt::format("{}", fmt::join(frames_fds_, ",")));
+  }
+  if (!preloaded_.empty()) {
+    const char* users = job_.has_all_of_environment ? nullptr : std::getenv("LD_PRELOAD");
+    for (const auto& [name, value] : wanted)
+      if (name == "LD_PRELOAD") users = value.c_str();
+    const std::string more = users != nullptr && *users != '\0' ? fmt::format(":{}", users) : std::string();
+    own("LD_PRELOAD", preloaded_ + more);
+    own("MULTIGRAIN_INTERPRETER", "1");
   }
   if (!cores_.empty()) {
     const size_t position = size_t{id.value} - job_.first.value;

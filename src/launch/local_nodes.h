@@ -101,6 +101,7 @@ class LocalNodes {
   MemoryKill was_memory_kill(int status);
 
   const LocalJob job_;
+  std::string preloaded_;        // the library for an interpreter; empty: the program is none
   std::vector<unsigned> cores_;  // one for each processor here; empty: not pinned
   std::vector<int> frames_fds_;  // used with shm
   int job_fd_ = -1;

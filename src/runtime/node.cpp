@@ -26,6 +26,7 @@
 #include "runtime/interpose/syscalls.h"
 #include "runtime/interpose/thread_sync.h"
 #include "runtime/interpose/threads.h"
+#include "runtime/interpreter.h"
 #include "runtime/private/private_heap.h"
 #include "runtime/private/variables.h"
 #include "runtime/signal_mask.h"
@@ -297,6 +298,8 @@ bool Node::may_meet() const {
 }
 
 Status Node::copy_state(NodeId to) {
+  // Each node's interpreter has a state of its own.
+  if (interpreter::is_here()) return {};
   if (!private_heap_active())
     return fail("the private heap cannot be copied to node {}: this build leaves malloc to a sanitizer", to.value);
   state_copy_->send_state(to);

@@ -14,6 +14,7 @@
 #include "base/stack_text.h"
 #include "runtime/crash_record.h"
 #include "runtime/interpose/threads.h"
+#include "runtime/interpreter.h"
 #include "runtime/lock_mistakes.h"
 #include "runtime/message_types.h"
 #include "runtime/private/globals.h"
@@ -82,7 +83,7 @@ Result<std::unique_ptr<Processors>> Processors::create(const Config& config, Fab
   fabric.set_handler(runtime_message::kDone, &Processors::handle_done, made.get());
   fabric.set_handler(runtime_message::kPeek, &Processors::handle_peek, made.get());
   fabric.set_handler(runtime_message::kPeeked, &Processors::handle_peeked, made.get());
-  if (config.check && config.node != NodeId(0)) {
+  if (config.check && config.node != NodeId(0) && !interpreter::is_here()) {
     auto written = WrittenGlobals::create(config.node);
     if (!written) return tl::unexpected(written.error());
     made->written_.emplace(std::move(*written));

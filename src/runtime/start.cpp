@@ -6,6 +6,8 @@
 #include "profile/virtual_time.h"
 #include "runtime/external_launch.h"
 #include "runtime/interpose/threads.h"
+#include "runtime/interpreter.h"
+#include "runtime/interpreter_entry.h"
 #include "runtime/node.h"
 #include "runtime/private/private_heap.h"
 #include "threads/program.h"
@@ -39,6 +41,8 @@ void stop_node() {
 }
 
 int run_node(int argc, char** argv, char** envp, MainFunction user_main) {
+  // What starts the interpreter is no node.
+  if (interpreter::is_preloaded() && !interpreter::is_here()) return user_main(argc, argv, envp);
   if (const Status joined = join_external_launch(argv); !joined) {
     std::fprintf(stderr, "multigrain: cannot start: %s\n", joined.error().message.c_str());
     std::_Exit(2);
@@ -64,8 +68,11 @@ int run_node(int argc, char** argv, char** envp, MainFunction user_main) {
     // 0's, while this thread is still here.
     const BootHeapScope boot;
     forget_launch();
+    if (interpreter::is_here()) interpreter::forget_preload();
   }
   Node& node = *Node::get();
+  if (node.config().node != NodeId(0) && interpreter::is_here())
+    return interpreter::run_worker(node, {argv, static_cast<size_t>(argc)}, envp, user_main);
   if (node.config().node != NodeId(0)) node.serve_until_the_end();
   // mgrun has warned already about the variables of the processes that it starts.
   if (node.config().job_fd < 0 && !node.config().wireup.starts_with("fd:"))

@@ -51,9 +51,11 @@ long variable(const char* entry, const char* name_and_equals, long otherwise) {
 struct Choice {
   long nodes = 1;
   long node = 0;
+  long interpreter = 0;
   void see(const char* entry) {
     nodes = variable(entry, "MULTIGRAIN_NODES=", nodes);
     node = variable(entry, "MULTIGRAIN_NODE=", node);
+    interpreter = variable(entry, "MULTIGRAIN_INTERPRETER=", interpreter);
   }
 };
 
@@ -93,7 +95,9 @@ Mode decide() {
   errno = saved;
   // Messages may need the number before the runtime has started.
   set_panic_node(static_cast<unsigned>(choice.node));
-  const Mode mode = choice.nodes <= 1 ? Mode::kCLibrary : choice.node == 0 ? Mode::kPrivate : Mode::kBoot;
+  const Mode mode = choice.nodes <= 1 || choice.interpreter != 0 ? Mode::kCLibrary
+                    : choice.node == 0                           ? Mode::kPrivate
+                                                                 : Mode::kBoot;
   // Another thread would decide alike, but a copy may have arrived meanwhile.
   Mode expected = Mode::kUndecided;
   return g_mode.compare_exchange_strong(expected, mode) ? mode : expected;

@@ -5,10 +5,11 @@
 //   boot heap     It is this process's alone and never copied: for what must survive a copy that overwrites the private
 //                 heap. Before the first copy arrives nodes other than 0 use nothing else; on every node, so do
 //                 allocations in a BootHeapScope (the runtime's threads, and what the C library keeps for a thread).
-//   C library's   A program that runs as one node keeps the malloc that it would have without Multigrain.
+//   C library's   A program that runs as one node keeps the malloc that it would have without Multigrain. So does the
+//                 Python interpreter (runtime/interpreter.h), of whose state nothing is copied.
 //
 // The choice between the C library's heap and Multigrain's is made once, at the first malloc of the process, from
-// MULTIGRAIN_NODES and MULTIGRAIN_NODE; that is before any constructor has run and perhaps before the C library has set
+// MULTIGRAIN_NODES, MULTIGRAIN_NODE and MULTIGRAIN_INTERPRETER; that is before any constructor has run and perhaps before the C library has set
 // `environ`. Builds with a sanitizer leave malloc to the sanitizer, so they have no private heap and cannot spawn on
 // other nodes.
 #pragma once
