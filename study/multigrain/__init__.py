@@ -23,6 +23,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from .shared import (
+        AsyncResult,
         Barrier,
         BrokenBarrier,
         CannotSend,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         Empty,
         Lock,
         MultigrainError,
+        Pool,
         Queue,
         RemoteError,
         RemoteTraceback,
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
         copy,
         is_shared,
         lock,
+        map,
         node,
         nodes,
         parallel,
@@ -50,6 +53,9 @@ if TYPE_CHECKING:
 
 # What multigrain.shared has is loaded when it is used, so that multigrain.study and multigrain.trace start without it.
 __all__ = [
+    "AsyncResult",
+    "Pool",
+    "map",
     "Barrier",
     "BrokenBarrier",
     "CannotSend",

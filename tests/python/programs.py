@@ -13,6 +13,8 @@ BIN = os.environ["MULTIGRAIN_TEST_BIN"]
 class ProgramTest(unittest.TestCase):
     """A test whose programs are texts; each is a file of its own."""
 
+    maxDiff = None
+
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="multigrain-python-")
         self.addCleanup(folder.cleanup)

@@ -335,6 +335,30 @@ class Running(ProgramTest):
         self.assertEqual(self.mgrun(text, 2, 1).returncode, 5)
         self.assertEqual(self.mgrun(text, 2, 1, arguments=("worker",)).returncode, 6)
 
+    def test_an_interrupt(self):
+        text = """
+            import os, signal, sys, time
+            import multigrain as mg
+
+            def wait(where):
+                if mg.processor() == 0:
+                    os.kill(os.getpid(), signal.SIGINT)
+                    if where == "function":
+                        time.sleep(60)
+                else:
+                    time.sleep(0.3)
+                mg.barrier()
+
+            if __name__ == "__main__":
+                for where in ("function", "barrier"):
+                    try:
+                        mg.run(wait, where)
+                    except KeyboardInterrupt:
+                        print("interrupted")
+                    assert mg.run(mg.processor) == list(range(mg.processors()))
+        """
+        self.assertEqual(self.output_of(text, 2, 2), "interrupted\ninterrupted\n")
+
     def test_a_program_that_is_text(self):
         program = "import multigrain as mg\ndef f(): pass\nprint(mg.run(mg.node))\nmg.run(f)"
         ended = self.start((os.path.join(os.environ["MULTIGRAIN_TEST_BIN"], "mgrun"), "-n", "2", "--", sys.executable, "-c", program))

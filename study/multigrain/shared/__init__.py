@@ -3,6 +3,7 @@
 from .arrays import array, copy, is_shared
 from .library import MultigrainError
 from .messages import CannotSend
+from .pool import AsyncResult, Pool, map
 from .running import (
     BrokenBarrier,
     RemoteError,
@@ -20,6 +21,9 @@ from .running import (
 from .sync import Barrier, Condition, Empty, Lock, Queue, lock
 
 __all__ = [
+    "AsyncResult",
+    "Pool",
+    "map",
     "Barrier",
     "BrokenBarrier",
     "CannotSend",

@@ -13,16 +13,17 @@ barrier, so a round moves no memory until the first function ends.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import pickle
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
-from . import blocks, library, messages
+from . import blocks, interrupts, library, messages
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -82,6 +83,7 @@ class _Piece:
 class _ThisThread(threading.local):
     def __init__(self) -> None:
         self.piece: _Piece | None = None
+        self.takes_tasks = False
 
 
 _this_thread = _ThisThread()
@@ -127,9 +129,19 @@ def nodes() -> int:
     return library.machine().nodes()
 
 
+@contextlib.contextmanager
+def taking_tasks() -> Iterator[None]:
+    """Meanwhile the calling thread does tasks, each for itself: those do not meet others."""
+    _this_thread.takes_tasks = True
+    try:
+        yield
+    finally:
+        _this_thread.takes_tasks = False
+
+
 def is_in_work() -> bool:
     """Says whether the caller is a function that run() or a pool has called."""
-    return _this_thread.piece is not None
+    return _this_thread.piece is not None or _this_thread.takes_tasks
 
 
 def share_of(count: int) -> slice:
@@ -144,6 +156,10 @@ def share_of(count: int) -> slice:
 def barrier() -> None:
     """Waits until all processors have come. For functions that run() calls. Errors: BrokenBarrier, if a processor's function
     has ended, so that it cannot come any more."""
+    if _this_thread.takes_tasks:
+        raise RuntimeError(
+            "mg.barrier is for functions that mg.run calls on all processors; tasks of mg.Pool do not meet"
+        )
     piece = _this_thread.piece
     if piece is None:
         raise RuntimeError(
@@ -157,17 +173,27 @@ def barrier() -> None:
         )
 
 
-def _send_error(error: BaseException, text: str) -> bytes:
+def sendable(error: BaseException) -> BaseException:
+    """Returns the exception, or one that says the same if this one cannot be sent."""
     try:
         # Many classes of exceptions are pickled without complaint, and cannot be restored.
         pickle.loads(pickle.dumps(error))
-        return messages.encode(("error", error, text), 1)
     except Exception:
-        plain = RemoteError(f"{type(error).__name__}: {error}")
-        return messages.encode(("error", plain, text), 1)
+        return RemoteError(f"{type(error).__name__}: {error}")
+    return error
 
 
-def _call(function: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+def told(error: BaseException, *files: str) -> str:
+    """Returns where the exception was raised, without the frames of this package, which say nothing to a user."""
+    at = error.__traceback__
+    while at is not None and at.tb_frame.f_code.co_filename in (__file__, *files) and at.tb_next is not None:
+        at = at.tb_next
+    text = "".join(traceback.format_exception(type(error), error, at))
+    return f"\nOn processor {processor()} on node {node()}:\n{text}"
+
+
+def call(function: Callable[..., Any], arguments: Iterable[Any], keywords: dict[str, Any]) -> Any:
+    """Calls the function, which must give all locks back."""
     from . import sync
 
     try:
@@ -200,16 +226,11 @@ def _outcome(piece: _Piece) -> tuple[bytes, BaseException | None]:
             prepare(preparation)
         function, arguments, keywords = messages.decode(body)
         _this_thread.piece = piece
-        value = _call(getattr(function, "__multigrain_function__", function), arguments, keywords)
+        with interrupts.sigint.allowed():
+            value = call(getattr(function, "__multigrain_function__", function), arguments, keywords)
         return messages.encode(("value", value), 1), None
     except BaseException as error:
-        # The frames of this package say nothing to a user.
-        at = error.__traceback__
-        while at is not None and at.tb_frame.f_code.co_filename == __file__ and at.tb_next is not None:
-            at = at.tb_next
-        where = f"processor {processor()} on node {node()}"
-        text = "".join(traceback.format_exception(type(error), error, at))
-        return _send_error(error, f"\nOn {where}:\n{text}"), error
+        return messages.encode(("error", sendable(error), told(error)), 1), error
     finally:
         _this_thread.piece = before
 
@@ -234,7 +255,7 @@ def work(address: int) -> None:
     _do_piece(address)
 
 
-def _refuse_unless_main(what: str) -> None:
+def refuse_unless_main(what: str) -> None:
     refuse_during_import(what)
     if is_in_work():
         raise RuntimeError(
@@ -254,14 +275,24 @@ def run(function: Callable[..., _T], /, *arguments: Any, **keywords: Any) -> lis
     If the function raises an exception on a processor, run() raises it when all have ended; its cause is a RemoteTraceback,
     which says where. Errors: CannotSend, if function or arguments cannot be pickled.
     """
-    _refuse_unless_main("mg.run")
-    machine = library.machine()
-    if not _one_at_a_time.acquire(blocking=False):
-        raise RuntimeError("mg.run is called while another thread of the program, or a pool, has the processors")
+    refuse_unless_main("mg.run")
+    take_processors("mg.run")
     try:
-        return _run(machine, function, arguments, keywords)
+        with interrupts.sigint.deferring():
+            return _run(library.machine(), function, arguments, keywords)
     finally:
-        _one_at_a_time.release()
+        give_processors_back()
+
+
+def take_processors(what: str) -> None:
+    """From now on the caller has the processors. Errors: RuntimeError, if another has them."""
+    if not _one_at_a_time.acquire(blocking=False):
+        raise RuntimeError(f"{what} is called while another thread of the program, or a pool, has the processors")
+
+
+def give_processors_back() -> None:
+    """The caller has the processors no longer."""
+    _one_at_a_time.release()
 
 
 def _run(machine: library.Machine, function: Callable[..., _T], arguments: Any, keywords: Any) -> list[_T]:
@@ -278,7 +309,7 @@ def _run(machine: library.Machine, function: Callable[..., _T], arguments: Any, 
         outcomes = outcomes_of(address)
     finally:
         free_piece(machine, address)
-    _raise_first(outcomes, own)
+    raise_first(outcomes, own)
     return [outcome[1] for outcome in outcomes]
 
 
@@ -310,7 +341,7 @@ def free_piece(machine: library.Machine, address: int) -> None:
     blocks.give_back_collected()
 
 
-def _raise_first(outcomes: list[tuple[Any, ...]], own: BaseException | None) -> None:
+def raise_first(outcomes: list[tuple[Any, ...]], own: BaseException | None) -> None:
     errors = [(p, outcome[1], outcome[2]) for p, outcome in enumerate(outcomes) if outcome[0] == "error"]
     if not errors:
         return
