@@ -1,114 +1,163 @@
 #!/usr/bin/env python3
-"""Repeats table 2 and figures 6 to 9 of the DSZOOM paper on this system, and prints the tables of
+"""Repeats tables 1 and 2 and figures 6 to 9 of the DSZOOM paper in counted time, and prints the tables of
 docs/studies/dszoom-study.md.
 
-usage: dszoom_study.py [--bin DIR] [--cache DIR] [--out DIR] [--repetitions N] [--size test|paper] [--skew TIME]
-                       [--protocol-scale F] [--doc FILE] [SECTION...]
+usage: dszoom_study.py [--bin DIR] [--cache DIR] [--out DIR] [--jobs N] [--skew TIME] [--size test|paper] [--doc FILE] [SECTION...]
 
-The applications run with the paper's problems, in virtual time, on 8 and 16 processors: on one node (the paper's
-hardware), under dszoom on two nodes whose remote accesses take 2 us, and 15 us as those of software with agents did, and
-under our protocols by pages, on the second network. Processors are slowed down until a single one takes as long as the
-paper's (table 1); --protocol-scale slows down the protocol's work. Best run as `chrt -r 1 study/dszoom_study.py`: else
-processors that this machine interrupts for others find their caches cold, which the scale multiplies. The programs are
-those that the target check_workloads builds: workloads/plain and workloads/fine. Results are kept in --cache and used
-again by mgstudy; JSON and HTML reports are left in --out. With --doc the tables also take the place of those in that
-page. Sections: overhead, eight, sixteen, nodes_of_eight, nodes_of_sixteen, misses, arithmetic; all if none is named.
+The machine is dszoom-e6000. Tables 1 and 2 are of the paper's problems on one processor. Figures are of smaller problems on 8 and
+16 processors: on one node (the paper's hardware), under dszoom on two nodes at 3 and at 15 us, on hardware that is coherent over
+both nodes (the paper's CC-NUMA), and under hlrc. Their processors are those on which a single one takes as long for the plain
+program as the paper's: the machine's instructions, times a factor that table 1 gives. Programs are those of the targets
+counted_workloads and study_workloads. Results are kept in --cache and used again by mgstudy; JSON and HTML reports are left in
+--out. With --doc the tables also take the place of those in that page. Sections: overhead, eight, sixteen, nodes_of_eight,
+nodes_of_sixteen, misses, as_described; all if none is named.
 """
 
 import os
 from typing import NamedTuple
 
-from paper_study import NONE, PaperStudy, head, in_seconds, parser_of, percent, quotient, row, run_study
+from multigrain.study.verdicts import TOLERANCE, about, exact_verdict
+from paper_study import NONE, CountedStudy, counted_parser, head, in_seconds, percent, quotient, row, run_study
 
 
 class Application(NamedTuple):
     program: str
-    problem: list  # the paper's, for --size paper
+    problem: tuple  # the paper's
     seconds: float  # table 1
-    overhead: float  # table 2
-    # How far processors may be apart (docs/user/virtual-time.md). The less, the more often they take turns on this
-    # machine's cores, which costs them their caches; but who locks finds the lock taken by somebody who is ahead.
-    skew: str = "5ms"
+    checked: float  # table 2, seconds
+    smaller: tuple  # of the figures
 
 
 APPLICATIONS = {
-    "FFT": Application("fft", ["-m", "20"], 15.51, 1.48),
-    "CLU": Application("lu", ["-n", "1024"], 75.45, 1.86),
-    "Radix": Application("radix", ["-n", "4194304"], 28.88, 1.43),
-    "Barnes-Hut": Application("barnes", ["-n", "16384"], 37.12, 1.77, skew="500us"),
-    "Water-nsq": Application("water", ["-n", "2197", "--iterations", "2"], 86.73, 1.92),
-    "Water-sp": Application("water-spatial", ["-n", "2197", "--iterations", "2"], 23.08, 1.93),
+    "FFT": Application("fft", ("-m", "20"), 15.51, 22.92, ("-m", "16")),
+    "CLU": Application("lu", ("-n", "1024"), 75.45, 140.05, ("-n", "512")),
+    "Radix": Application("radix", ("-n", "4194304"), 28.88, 41.16, ("-n", "262144")),
+    "Barnes-Hut": Application("barnes", ("-n", "16384"), 37.12, 65.59, ("-n", "2048", "--iterations", "1")),
+    "Water-nsq": Application(
+        "water", ("-n", "2197", "--iterations", "2"), 86.73, 166.21, ("-n", "512", "--iterations", "1")
+    ),
+    "Water-sp": Application(
+        "water-spatial", ("-n", "2197", "--iterations", "2"), 23.08, 44.54, ("-n", "1000", "--iterations", "1")
+    ),
 }
-# What figures 6 and 7 compare: a label; plainly compiled or with checks; nodes; options.
-MACHINES = (
-    ("one node, hardware", "plain", 1, ()),
-    ("dszoom, 3 us", "fine", 2, ("--protocol", "dszoom", "--net", "dszoom")),
-    ("dszoom, 15 us", "fine", 2, ("--protocol", "dszoom", "--net", "dszoom-15us")),
-    ("hlrc, 15 us", "plain", 2, ("--protocol", "hlrc", "--net", "dszoom-15us")),
-    ("mgs, 15 us", "plain", 2, ("--protocol", "mgs", "--mgrun-option=--mgs=reads=message", "--net", "dszoom-15us")),
-)
 NODES = (1, 2, 4, 8)
+SLOW = ("--net", "dszoom-15us")
 
 
-class Study(PaperStudy):
-    def command(self, name, build):
+class Study(CountedStudy):
+    machine = "dszoom-e6000"
+
+    def command(self, name, build, problem):
+        path = os.path.join(self.options.bin, "workloads", build, APPLICATIONS[name].program)
+        return [path, "--size", self.options.size, *(problem if self.options.size == "paper" else ())]
+
+    def alone(self, name, build, problem=None, machine=None):
+        """Nanoseconds of one processor; with the paper's problem if none is given. None if it failed."""
         application = APPLICATIONS[name]
-        path = os.path.join(self.options.bin, "workloads", build, application.program)
-        return [path, "--size", self.options.size, *(application.problem if self.options.size == "paper" else ())]
+        problem = problem or application.problem
+        # A family has two processors, of which one node is enough.
+        points = self.family(
+            f"{application.program}-{build}-alone{'' if machine is None else '-slowed'}-{'-'.join(problem)}",
+            self.command(name, build, problem), 2, "--node-sizes", "2", "--protocol", protocol_of(build), machine=machine,
+        )  # fmt: skip
+        return points.get(0, {}).get("elapsed_ns")
 
-    def clock(self, name):
-        scale = self.scale(f"{name}-{self.options.size}", self.command(name, "plain"), APPLICATIONS[name].seconds * 1e9)
-        return [
-            "--clock-scale",
-            f"{scale:.1f},{self.options.protocol_scale:g}",
-            "--skew",
-            self.options.skew or APPLICATIONS[name].skew,
-        ]
+    def factor(self, name):
+        """By which instructions must be slower for the paper's time of one processor."""
+        ours = self.alone(name, "counted")
+        return APPLICATIONS[name].seconds * 1e9 / ours if ours else None
 
-    def point(self, name, build, processors, nodes, options=()):
-        """What mgstudy has of one machine; None if it failed."""
-        label = "-".join(
-            [
-                name,
-                self.options.size,
-                build,
-                str(processors),
-                str(nodes),
-                *(word for word in options if not word.startswith("--")),
-            ]
+    def slowed(self, name):
+        factor = self.factor(name)
+        return self.slowed_machine(APPLICATIONS[name].program, factor) if factor else None
+
+    def points(self, name, build, processors, sizes, *options, machine, label=""):
+        """By node size, and 0 for one processor, of the figures' problem."""
+        application = APPLICATIONS[name]
+        if machine is None:
+            return {}
+        return self.family(
+            f"{application.program}-{build}-{processors}{label}",
+            self.command(name, build, application.smaller), processors, "--node-sizes", ",".join(map(str, sizes)),
+            *options, machine=machine,
+        )  # fmt: skip
+
+    def hardware(self, name, processors, machine, label=""):
+        """One node; with checks not even compiled."""
+        return self.points(
+            name, "counted", processors, (processors,), "--protocol", "hlrc", machine=machine, label=label
         )
-        return super().point(label, processors, nodes, self.command(name, build), *self.clock(name), *options)
 
-    def time(self, *machine):
-        point = self.point(*machine)
-        return point["elapsed_ns"] if point else None
+    def dszoom(self, name, processors, *options, machine, label="", sizes=None):
+        sizes = sizes or tuple(processors // nodes for nodes in NODES)
+        return self.points(
+            name, "counted-fine", processors, sizes, "--protocol", "dszoom", *options, machine=machine, label=label
+        )
+
+    def numa(self, name, machine, processors):
+        """The paper's CC-NUMA: hardware looks, and fetches a line in 1.7 us, of which the software's part is none."""
+
+        def change(description):
+            costs = description["costs"]
+            for price in ("check_miss", "transition", "load_check", "store_check", "check", "remote_issue"):
+                costs[price] = {"value": 0, "source": "hardware does it"}
+            description["network"]["latency"] = {"value": 0.85, "source": "DSZOOM, section 4.1: 1.7 us there and back"}
+
+        path = self.changed_machine(
+            f"{self.machine}-{APPLICATIONS[name].program}-numa",
+            "coherence by hardware, 1.7 us a remote access",
+            change,
+            machine,
+        )
+        return self.dszoom(name, processors, machine=path, label="-numa", sizes=(processors // 2,))
 
     def overhead(self):
-        """Table 2: a program with checks on one processor, against the same without"""
-        head("", ["without checks, s", "paper", "with checks, s", "paper", "ratio", "paper"])
+        """Tables 1 and 2: the paper's problems on one processor, without and with checks, seconds"""
+        head(
+            "",
+            [
+                "without checks", "paper", "paper / ours", "checks add", "with a check at each access", "paper",
+                "with checks / without", "each access / without", "paper", "each access: verdict",
+            ],
+        )  # fmt: skip
         for name, application in APPLICATIONS.items():
-            seconds, ratio = application.seconds, application.overhead
-            plain, fine = self.time(name, "plain", 1, 1), self.time(name, "fine", 1, 1)
+            plain, fine, every = (self.alone(name, build) for build in ("counted", "counted-fine", "counted-no-all"))
+            ratio = application.checked / application.seconds
             row(
                 name,
                 in_seconds(plain),
-                f"{seconds:.2f}",
-                in_seconds(fine),
-                f"{seconds * ratio:.2f}",
+                f"{application.seconds:.2f}",
+                quotient(application.seconds * 1e9, plain),
+                in_seconds(difference(fine, plain)),
+                in_seconds(difference(every, plain)),
+                f"{application.checked - application.seconds:.2f}",
                 quotient(fine, plain),
+                quotient(every, plain),
                 f"{ratio:.2f}",
+                exact_verdict(every / plain, about(ratio)) if every and plain else NONE,
             )
+        print(f"\nA ratio agrees if it is within {TOLERANCE:.0%} of the paper's, which measured none twice.")
 
     def compare(self, processors):
-        head("", [label for label, *_ in MACHINES])
+        head("", ["one node, hardware", "CC-NUMA", "dszoom, 3 us", "dszoom, 15 us", "hlrc, 15 us", "3 us / 15 us"])
+        half = processors // 2
         for name in APPLICATIONS:
-            alone = self.time(name, "plain", 1, 1)
+            machine = self.slowed(name)
+            hardware = self.hardware(name, processors, machine)
+            alone = time_of(hardware, 0)
+            pages = self.points(
+                name, "counted", processors, (half,), "--protocol", "hlrc", *SLOW, machine=machine, label="-hlrc"
+            )
+            fast = time_of(self.dszoom(name, processors, machine=machine), half)
+            slow = time_of(self.dszoom(name, processors, *SLOW, machine=machine, label="-15us", sizes=(half,)), half)
             row(
                 name,
-                *(
-                    quotient(alone, self.time(name, build, processors, nodes, options))
-                    for _, build, nodes, options in MACHINES
-                ),
+                quotient(alone, time_of(hardware, processors)),
+                quotient(alone, time_of(self.numa(name, machine, processors), half) if machine else None),
+                quotient(alone, fast),
+                quotient(alone, slow),
+                quotient(alone, time_of(pages, half)),
+                quotient(slow, fast),
             )
 
     def eight(self):
@@ -122,8 +171,8 @@ class Study(PaperStudy):
     def nodes(self, processors):
         head("", [f"{nodes} of {processors // nodes}" for nodes in NODES])
         for name in APPLICATIONS:
-            alone = self.time(name, "fine", 1, 1)
-            row(name, *(quotient(alone, self.time(name, "fine", processors, nodes, MACHINES[1][3])) for nodes in NODES))
+            points = self.dszoom(name, processors, machine=self.slowed(name))
+            row(name, *(quotient(time_of(points, 0), time_of(points, processors // nodes)) for nodes in NODES))
 
     def nodes_of_eight(self):
         """Figure 8: speedups of 8 processors under dszoom at 3 us, in 1, 2, 4 and 8 nodes, over one with checks"""
@@ -138,48 +187,43 @@ class Study(PaperStudy):
         head(
             "",
             [
-                "user",
-                "data wait",
-                "lock",
-                "barrier",
-                "protocol",
-                "misses of a processor",
-                "of them three hops",
-                "upgrades",
-                "us a miss",
-                "us a miss at 15 us",
-                "user, all processors / one alone",
+                "user", "data wait", "lock", "barrier", "protocol", "misses of a processor", "of them three hops", "upgrades",
+                "us a miss", "us a miss at 15 us",
             ],
-        )
+        )  # fmt: skip
         for name in APPLICATIONS:
-            point, slow, alone = (
-                self.point(name, "fine", 8, 2, MACHINES[1][3]),
-                self.point(name, "fine", 8, 2, MACHINES[2][3]),
-                self.time(name, "fine", 1, 1),
-            )
-            if not point or not slow or not alone:
-                row(name, *["failed"] * 11)
-                continue
+            machine = self.slowed(name)
+            point = self.dszoom(name, 8, machine=machine).get(4)
+            slow = self.dszoom(name, 8, *SLOW, machine=machine, label="-15us", sizes=(4,)).get(4)
+            row(name, *(parts(point) if point else ["failed"] * 9), us_a_miss(slow) if slow else "failed")
+
+    def as_described(self):
+        """Figure 6 on the machine as its description has it, whose processors are faster than the paper's"""
+        head("", ["one node, hardware", "dszoom, 3 us", "dszoom, 15 us", "3 us / 15 us"])
+        for name in APPLICATIONS:
+            hardware = self.hardware(name, 8, self.machine, "-described")
+            alone = time_of(hardware, 0)
+            fast = time_of(self.dszoom(name, 8, machine=self.machine, label="-described", sizes=(4,)), 4)
+            slow = time_of(self.dszoom(name, 8, *SLOW, machine=self.machine, label="-described-15us", sizes=(4,)), 4)
             row(
                 name,
-                *parts(point),
-                us_a_miss(slow),
-                quotient(point["mean_ns"]["user"] * len(point["processors"]), alone),
+                quotient(alone, time_of(hardware, 8)),
+                quotient(alone, fast),
+                quotient(alone, slow),
+                quotient(slow, fast),
             )
 
-    def arithmetic(self):
-        """What these misses make of the paper's times: speedups of 8 processors that share table 2's seconds evenly"""
-        head("", ["no misses", "our misses, 3 us", "our misses, 15 us", "3 us / 15 us"])
-        for name, application in APPLICATIONS.items():
-            points = [self.point(name, "fine", 8, 2, MACHINES[which][3]) for which in (1, 2)]
-            if not all(points):
-                row(name, *["failed"] * 4)
-                continue
-            share = application.seconds * application.overhead / 8
-            fast, slow = (share + waits(point) / 1e9 for point in points)
-            row(
-                name, *(f"{application.seconds / seconds:.2f}" for seconds in (share, fast, slow)), quotient(slow, fast)
-            )
+
+def protocol_of(build):
+    return "hlrc" if build == "counted" else "dszoom"
+
+
+def time_of(points, node_size):
+    return points.get(node_size, {}).get("elapsed_ns")
+
+
+def difference(time, than):
+    return time - than if time and than else None
 
 
 def parts(point):
@@ -196,28 +240,17 @@ def parts(point):
     ]
 
 
-def waits(point):
-    """What a processor's misses took, in nanoseconds."""
-    return point["mean_ns"]["data_wait"] + point["mean_ns"]["protocol"]
-
-
 def us_a_miss(point):
-    counters = point["counters"]
+    counters, mean = point["counters"], point["mean_ns"]
     misses = counters["two_hop_misses"] + counters["three_hop_misses"] + counters["line_upgrades"]
-    return f"{waits(point) * len(point['processors']) / misses / 1e3:.1f}" if misses else NONE
+    waits = (mean["data_wait"] + mean["protocol"]) * len(point["processors"])
+    return f"{waits / misses / 1e3:.1f}" if misses else NONE
 
 
 def main():
-    sections = ("overhead", "eight", "sixteen", "nodes_of_eight", "nodes_of_sixteen", "misses", "arithmetic")
-    parser = parser_of(__doc__, out="dszoom-study", repetitions=3)
+    sections = ("overhead", "eight", "sixteen", "nodes_of_eight", "nodes_of_sixteen", "misses", "as_described")
+    parser = counted_parser(__doc__, out="dszoom-study")
     parser.add_argument("--size", choices=("test", "paper"), default="paper", help="of the problems (default paper)")
-    parser.add_argument(
-        "--protocol-scale",
-        type=float,
-        default=1,
-        help="how much slower the paper's processor did the protocol's work (default 1)",
-    )
-    parser.add_argument("--skew", help="mgrun's (default: of each program its own)")
     run_study(Study, parser, sections)
 
 

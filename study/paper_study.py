@@ -17,13 +17,18 @@ RUNS_OF_A_MOMENT = 3
 
 
 def parser_of(description, out, repetitions):
-    """A parser of what all of them understand; `out` is where reports go if nothing else is said."""
+    """A parser of what all of them understand; `out` is where reports go if nothing else is said. `repetitions` is None for
+    studies in counted time, in which every run gives the same numbers."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", default="build/bin", help="where mgstudy and workloads/ are (default build/bin)")
     parser.add_argument("--cache", default=".mgstudy", help="where mgstudy keeps results (default .mgstudy)")
     parser.add_argument("--out", default=out, help=f"where reports go (default {out})")
-    parser.add_argument("--repetitions", type=int, default=repetitions)
+    if repetitions is not None:
+        parser.add_argument("--repetitions", type=int, default=repetitions)
     return parser
+
+
+MACHINES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "machines")
 
 
 NONE = "–"
@@ -189,10 +194,10 @@ class PaperStudy:
             "--report",
             path.replace(".json", ".html"),
             "--quiet",
-            "--repetitions",
-            str(self.options.repetitions),
             *arguments,
         ]
+        if "repetitions" in self.options:
+            command[2:2] = ["--repetitions", str(self.options.repetitions)]
         status = subprocess.run(command, check=False).returncode
         if status not in (0, 1):
             sys.exit(f"{script_name()}: {' '.join(command)} ended with status {status}")
@@ -211,3 +216,64 @@ class PaperStudy:
         study = self.run(name, "family", *family, *options, "--", *program)
         role = "sequential" if alone else "family"
         return next((point for point in study["points"] if point["role"] == role and point.get("elapsed_ns")), None)
+
+
+class CountedStudy(PaperStudy):
+    """A study in counted time of one emulated machine, `machine`, which is a file of machines/."""
+
+    machine = ""
+
+    def family(self, name, program, processors, *arguments, machine=None):
+        """What `mgstudy family` has of a program and its options: the points by node size, and 0 for one processor. What failed
+        is not there."""
+        study = self.run(
+            name, "family", "--clock", "counted", "--machine", machine or self.machine, "--procs", str(processors),
+            *self.how(), *arguments, "--", *program,
+        )  # fmt: skip
+        return {
+            0 if point["role"] == "sequential" else point["node_size"]: point
+            for point in study["points"]
+            if point.get("elapsed_ns")
+        }
+
+    def how(self):
+        """The options of mgstudy for runs in counted time."""
+        skew = ["--skew", self.options.skew] if self.options.skew else []
+        return ["--jobs", str(self.options.jobs), *skew]
+
+    def changed_machine(self, name, what, change, path=None):
+        """The path of a description that is that of the file, or the machine's, but for what `change` does to it, and its
+        name and `what`."""
+        with open(path or os.path.join(MACHINES, f"{self.machine}.json"), encoding="utf-8") as file:
+            description = json.load(file)
+        change(description)
+        description["name"], description["what"] = name, what
+        path = os.path.join(self.options.out, f"{name}.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(description, file, indent=1)
+        return path
+
+    def slowed_machine(self, name, factor):
+        """The machine with instructions and library functions that take `factor` times as long; all else is as it was."""
+
+        def slow(description):
+            processor = description["processor"]
+            for part in ("instructions", "calls"):
+                processor[part] = {key: slowed(value, factor) for key, value in processor[part].items()}
+
+        what = f"{self.machine} with instructions that take {factor:.4g} times as long"
+        return self.changed_machine(f"{self.machine}-{name}", what, slow)
+
+
+def slowed(price, factor):
+    """A price of a machine description, which may have parts, `factor` times; words are left as they are."""
+    if isinstance(price, dict):
+        return {key: slowed(value, factor) for key, value in price.items()}
+    return price * factor if isinstance(price, (int, float)) else price
+
+
+def counted_parser(description, out):
+    parser = parser_of(description, out, None)
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time (default 1)")
+    parser.add_argument("--skew", default="500us", help="mgrun's (default %(default)s)")
+    return parser
