@@ -1,212 +1,172 @@
 #!/usr/bin/env python3
-"""Repeats tables 1 and 3 and figures 3 and 4 of the Shasta paper on this system, and prints the tables of
-docs/studies/shasta-study.md.
+"""Repeats table 3 and figures 3 and 4 of the Shasta paper in counted time, and prints the tables of docs/studies/shasta-study.md.
 
-usage: shasta_study.py [--bin DIR] [--cache DIR] [--out DIR] [--repetitions N] [--size test|paper] [--doc FILE]
-                       [SECTION...]
+usage: shasta_study.py [--bin DIR] [--cache DIR] [--out DIR] [--jobs N] [--skew TIME] [--size test|paper] [--doc FILE] [SECTION...]
 
-The applications run with the paper's problems, in virtual time, over the Memory Channel: on up to 4 processors in one
-node, on 8 and 16 in nodes of 4 and of 1. Processors are slowed down until a single one takes as long as the paper's
-(table 3); --protocol-scale slows down the protocol's work. Programs are those of the targets check_workloads and
-sm_workloads: workloads/plain, fine, sm and sm-prefetch. Results are kept in --cache and used again by mgstudy; JSON and
-HTML reports are left in --out. With --doc the tables also take the place of those in that page. Sections: locks,
-overhead, speedups, synchronisation, models, nodes; all if none is named.
+The machine is alphaserver-4100, whose table 1 `mgbench --clock counted --machine alphaserver-4100` prints. Table 3 is of the paper's
+problems on one processor. Figures are of smaller problems, on up to 4 processors in one node, on 8 and 16 in nodes of 4 and of
+1. Programs are those of the targets counted_workloads and study_workloads. Results are kept in --cache and used again by mgstudy;
+JSON and HTML reports are left in --out. With --doc the tables also take the place of those in that page. Sections: overhead,
+speedups, synchronisation, models, nodes; all if none is named.
 """
 
-import json
 import os
-import subprocess
-import sys
-from collections import Counter
 from typing import NamedTuple
 
-from paper_study import PaperStudy, head, parser_of, percent, quotient, row, run_study
+from multigrain.study.verdicts import TOLERANCE, Bounds, about, exact_verdict
+from paper_study import NONE, CountedStudy, counted_parser, head, in_seconds, percent, quotient, row, run_study
 
 
 class Application(NamedTuple):
     program: str
-    problem: tuple  # for --size paper
-    seconds: float | None  # of table 3, for what `problem` is of the paper's; None: a processor as slow as with Barnes
+    problem: tuple  # the paper's
+    seconds: float | None  # of table 3; None: the paper's program is another one, or did more
     overhead: float  # table 3, of the miss checks
-    code: float  # table 3, of the code's size
-    slower: str  # section 6.4, text: 16 processors with the locks and barriers of binaries
+    smaller: tuple  # of the figures
+    slower: Bounds  # section 6.4: 16 processors with the locks and barriers of binaries
 
 
+SLIGHTLY = Bounds(0.02, 0.10, "2% to 10%")
 APPLICATIONS = {
-    # One of SPLASH-2's 4 time steps: the scale is of as much of the paper's time. Cells come from lists of the processors',
-    # as SPLASH-2's do.
     "Barnes": Application(
         "barnes",
-        ("-n", "16384", "--iterations", "1", "--variant", "distributed-freelist"),
-        9.19 / 4,
+        ("-n", "16384", "--iterations", "4", "--variant", "distributed-freelist"),
+        9.19,
         0.096,
-        0.59,
-        "2% to 10%",
+        ("-n", "2048", "--iterations", "1", "--variant", "distributed-freelist"),
+        SLIGHTLY,
     ),
-    "LU-Contig": Application("lu", ("-n", "1024"), 9.97, 0.359, 0.57, "2% to 10%"),
-    "Ocean (jacobi)": Application("jacobi", ("-n", "514", "--iterations", "20"), None, 0.313, 1.11, "34%"),
+    "LU-Contig": Application("lu", ("-n", "1024"), 9.97, 0.359, ("-n", "512"), SLIGHTLY),
+    "Ocean (jacobi)": Application(
+        "jacobi",
+        ("-n", "514", "--iterations", "20"),
+        None,
+        0.313,
+        ("-n", "514", "--iterations", "20"),
+        about(0.34, "34%"),
+    ),
     "Volrend": Application(
-        "volrend", ("--volume", "256", "--image", "416", "--iterations", "1"), 1.67, 0.023, 0.65, "50%"
+        "volrend",
+        ("--volume", "256", "--image", "416", "--iterations", "1"),
+        None,
+        0.023,
+        ("--volume", "64", "--image", "104", "--iterations", "1"),
+        about(0.50, "50%"),
     ),
-    "Water-Nsq": Application("water", ("-n", "1000", "--iterations", "3"), 8.30, 0.236, 0.59, "2% to 10%"),
-    "Water-Sp": Application("water-spatial", ("-n", "1728", "--iterations", "3"), 6.37, 0.265, 0.60, "2% to 10%"),
+    "Water-Nsq": Application(
+        "water", ("-n", "1000", "--iterations", "3"), 8.30, 0.236, ("-n", "512", "--iterations", "1"), SLIGHTLY
+    ),
+    "Water-Sp": Application(
+        "water-spatial", ("-n", "1728", "--iterations", "3"), 6.37, 0.265, ("-n", "1000", "--iterations", "1"), SLIGHTLY
+    ),
 }
-# Table 1, microseconds: messages, atomics, atomics with prefetch.
-LOCKS = {"cached": (1.11, 1.88, 1.91), "uncontended miss": (15.63, 44.12, 25.70), "contended": (81.02, 136.48, 137.90)}
-KINDS = ("MP lock", "SM lock", "SM lock, prefetch")
-BUILDS = {"fine": "MP", "sm": "SM", "sm-prefetch": "SM with prefetch"}
+# Section 6.4: how much slower sc is than rc at the most, and what a prefetch of the lock does.
+STRICT = Bounds(float("-inf"), 0.10, "at most 10%")
+PREFETCH = Bounds(-0.07, 0.20, "-7% to 20%")
+BUILDS = {"counted-fine": "MP", "counted-sm": "SM", "counted-sm-prefetch": "SM with prefetch"}
 PARTS = ("user", "data_wait", "lock", "barrier", "protocol")
 NODE = 4  # processors, at most
 
 
-class Study(PaperStudy):
-    def command(self, name, build):
+class Study(CountedStudy):
+    machine = "alphaserver-4100"
+
+    def command(self, name, build, problem):
+        path = os.path.join(self.options.bin, "workloads", build, APPLICATIONS[name].program)
+        return [path, "--size", self.options.size, *(problem if self.options.size == "paper" else ())]
+
+    def points(self, name, build, processors, *sizes, problem=None, model="rc"):
+        """By node size, and 0 for one processor."""
         application = APPLICATIONS[name]
-        path = os.path.join(self.options.bin, "workloads", build, application.program)
-        return [path, "--size", self.options.size, *(application.problem if self.options.size == "paper" else ())]
+        problem = problem or application.smaller
+        plain = build == "counted"
+        protocol = ["hlrc"] if plain else ["shasta", f"--mgrun-option=--model={model}"]
+        return self.family(
+            "-".join([application.program, build, str(processors), *map(str, sizes), model, *problem]),
+            self.command(name, build, problem), processors, "--node-sizes", ",".join(map(str, sizes)), "--protocol",
+            *protocol,
+        )  # fmt: skip
 
-    def processor_scale(self, name):
-        if APPLICATIONS[name].seconds is None:
-            return self.processor_scale("Barnes")
-        return self.scale(f"{name}-{self.options.size}", self.command(name, "plain"), APPLICATIONS[name].seconds * 1e9)
-
-    def clock_scale(self, name):
-        return f"{self.processor_scale(name):.1f},{self.options.protocol_scale:g}"
-
-    def machine(self, name, build, processors, node=NODE, model="rc"):
-        """What mgstudy has of `processors` in nodes of `node`; None if it failed."""
-        nodes = max(1, processors // node)
-        options = ["--clock-scale", self.clock_scale(name), "--skew", self.options.skew]
-        if build != "plain":
-            options += ["--net", "memory-channel", "--protocol", "shasta", f"--mgrun-option=--model={model}"]
-        label = f"{APPLICATIONS[name].program}-{self.options.size}-{build}-{processors}-{nodes}-{model}"
-        return self.point(label, processors, nodes, self.command(name, build), *options)
-
-    def time(self, *machine, **options):
-        point = self.machine(*machine, **options)
-        return point["elapsed_ns"] if point else None
-
-    def bench(self, *options):
-        command = [
-            os.path.join(self.options.bin, "mgbench"),
-            "--protocol",
-            "shasta",
-            "--model",
-            "rc",
-            "--json",
-            "--rounds",
-            "4",
-            *options,
-        ]
-        done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
-        if done.returncode != 0:
-            sys.exit(f"shasta_study: {' '.join(command)} ended with status {done.returncode}")
-        return {name: one["p50_ns"] / 1e3 for name, one in json.loads(done.stdout)["blocks"].items()}
-
-    def locks(self):
-        """Table 1: acquiring a lock, and what else section 6 measures of the protocol, microseconds"""
-        emulated = self.bench("--net", "memory-channel", "--clock-scale", self.clock_scale("Barnes"))
-        here = self.bench()
-        head("", ["emulated", "paper", "here, no network added"])
-        fetch, fence = "64 bytes, two hops, the home polls", "fence, nothing outstanding"
-        measured = [
-            (f"{kind}: {what}", f"{kind}, {what}", theirs)
-            for what, all_theirs in LOCKS.items()
-            for kind, theirs in zip(KINDS, all_theirs)
-        ]
-        measured += [("64 bytes, two hops", fetch, 20), ("memory barrier, nothing outstanding", fence, 1.68)]
-        for title, key, theirs in measured:
-            row(title, f"{emulated[key]:.2f}", f"{theirs:.2f}", f"{here[key]:.3f}")
+    def alone(self, name, build, problem=None):
+        # A family has two processors, of which one node is enough.
+        return time_of(self.points(name, build, 2, 2, problem=problem), 0)
 
     def overhead(self):
-        """Table 3: what checks cost on one processor of this machine, the shortest of nine runs"""
+        """Table 3: the paper's problems on one processor, without and with checks"""
         head(
             "",
             [
-                "without checks, ms",
-                "with checks, ms",
-                "overhead",
-                "paper",
-                "code size",
-                "paper",
-                "processors slower by",
+                "without checks, s", "paper", "paper / ours", "with checks", "with a check at each access", "paper",
+                "with checks: verdict", "each access: verdict",
             ],
-        )
+        )  # fmt: skip
         for name, application in APPLICATIONS.items():
-            # In turns, as this machine is slower at times.
-            commands = ((self.command(name, "plain"), ()), (self.command(name, "fine"), ("--protocol", "shasta")))
-            times = [[self.alone(command, *options) for command, options in commands] for _ in range(9)]
-            plain, fine = map(min, zip(*times))
-            code = self.code_size(name, "fine") / self.code_size(name, "plain")
+            plain, fine, every = (
+                self.alone(name, build, application.problem) for build in ("counted", "counted-fine", "counted-no-all")
+            )
+            theirs = about(application.overhead)
+            verdicts = [exact_verdict(time / plain - 1, theirs) if time and plain else NONE for time in (fine, every)]
+            seconds = application.seconds
             row(
                 name,
-                f"{plain / 1e6:.1f}",
-                f"{fine / 1e6:.1f}",
-                percent(fine - plain, plain),
+                in_seconds(plain),
+                NONE if seconds is None else f"{seconds:.2f}",
+                NONE if seconds is None else quotient(seconds * 1e9, plain),
+                more(fine, plain),
+                more(every, plain),
                 f"{application.overhead:.1%}",
-                percent(code - 1, 1),
-                f"{application.code:.0%}",
-                f"{self.processor_scale(name):.0f}",
+                *verdicts,
             )
-
-    def code_size(self, name, build):
-        """Bytes of a program's functions, without those of its command line, which no build puts checks into."""
-
-        def functions(path):
-            listing = subprocess.run(
-                ["nm", "--print-size", "--defined-only", "--radix=d", path],
-                check=True,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-            ).stdout
-            lines = (line.split() for line in listing.splitlines())
-            return Counter({line[3]: int(line[1]) for line in lines if len(line) == 4 and line[2] in "tTwW"})
-
-        others = functions(os.path.join(self.options.bin, "..", "lib", "libworkload_command_line.a"))
-        return sum(size for name_of, size in functions(self.command(name, build)[0]).items() if name_of not in others)
+        print(f"\nAn overhead agrees if it is within {TOLERANCE:.0%} of the paper's, which measured none twice.")
 
     def speedups(self):
         """Figure 3: speedups over one processor without checks, in nodes of 4"""
-        head(
-            "",
-            [
-                title
-                for build in ("fine", "sm")
-                for title in (f"{p}, {BUILDS[build]}" for p in (1, 2, 4, 8, 16))
-                if title != "1, SM"
-            ],
-        )
+        counts = (2, 4, 8, 16)
+        builds = ("counted-fine", "counted-sm")
+        head("", ["1, MP", *(f"{count}, {BUILDS[build]}" for build in builds for count in counts)])
         for name in APPLICATIONS:
-            alone = self.time(name, "plain", 1)
+            alone = self.alone(name, "counted")
             row(
                 name,
-                quotient(alone, self.time(name, "fine", 1)),
-                *(quotient(alone, self.time(name, build, p)) for build in ("fine", "sm") for p in (2, 4, 8, 16)),
+                quotient(alone, self.alone(name, "counted-fine")),
+                *(quotient(alone, self.time(name, build, count)) for build in builds for count in counts),
             )
+
+    def time(self, name, build, processors):
+        size = min(processors, NODE)
+        return time_of(self.points(name, build, processors, size), size)
 
     def synchronisation(self):
         """What locks and barriers of atomics (SM) cost 16 processors"""
-        head("", ["SM slower than MP by", "paper", "SM with prefetch slower than SM by", "paper"])
+        head("", ["SM slower than MP by", "paper", "verdict", "SM with prefetch slower than SM by", "paper", "verdict"])
         for name, application in APPLICATIONS.items():
             messages, atomics, prefetched = (self.time(name, build, 16) for build in BUILDS)
-            row(name, slower(atomics, messages), application.slower, slower(prefetched, atomics), "-7% to 20%")
+            cells = []
+            for slow, fast, theirs in (
+                (atomics, messages, application.slower),
+                (prefetched, atomics, PREFETCH),
+            ):
+                cells += [more(slow, fast), theirs.text]
+                cells.append(exact_verdict(slow / fast - 1, theirs) if slow and fast else NONE)
+            row(name, *cells)
 
     def models(self):
         """Figure 4: blocking (sc) and non-blocking stores (rc) on 16 nodes of one processor, time in percent of sc's"""
-        head("", ["model", "time", *(part.replace("_", " ") for part in PARTS)], 1)
+        head("", ["model", "time", *(part.replace("_", " ") for part in PARTS), "sc slower by", "paper", "verdict"], 1)
         for name in APPLICATIONS:
-            points = {model: self.machine(name, "fine", 16, 1, model) for model in ("sc", "rc")}
+            points = {model: self.points(name, "counted-fine", 16, 1, model=model).get(1) for model in ("sc", "rc")}
+            if None in points.values():
+                row(name, "", *["failed"] * (4 + len(PARTS)))
+                continue
+            whole, least = (points[model]["elapsed_ns"] for model in ("sc", "rc"))
             for model, point in points.items():
-                if point is None or points["sc"] is None:
-                    row(name, model, *["failed"] * (1 + len(PARTS)))
-                    continue
-                whole = points["sc"]["elapsed_ns"]
+                verdict = [more(whole, least), STRICT.text, exact_verdict(whole / least - 1, STRICT)]
                 row(
                     name,
                     model,
                     percent(point["elapsed_ns"], whole),
                     *(percent(point["mean_ns"][part], whole) for part in PARTS),
+                    *(verdict if model == "sc" else ["", "", ""]),
                 )
 
     def nodes(self):
@@ -225,15 +185,20 @@ class Study(PaperStudy):
             1,
         )
         for name in ("Water-Nsq", "Barnes"):
-            alone = self.time(name, "plain", 1)
+            alone = self.alone(name, "counted")
             for model in ("sc", "rc"):
+                points = self.points(name, "counted-fine", 8, 1, 2, 4, model=model)
                 for node in (1, 2, 4):
-                    point = self.machine(name, "fine", 8, node, model)
+                    point = points.get(node)
                     row(name, model, str(node), *(of_nodes(point, alone) if point else ["failed"] * 5))
 
 
-def slower(time, than):
-    return percent(time - than, than) if time and than else "failed"
+def time_of(points, node_size):
+    return points.get(node_size, {}).get("elapsed_ns")
+
+
+def more(time, than):
+    return f"{100 * (time / than - 1):.1f}%" if time and than else "failed"
 
 
 def of_nodes(point, alone):
@@ -249,16 +214,9 @@ def of_nodes(point, alone):
 
 
 def main():
-    sections = ("locks", "overhead", "speedups", "synchronisation", "models", "nodes")
-    parser = parser_of(__doc__, out="shasta-study", repetitions=1)
+    sections = ("overhead", "speedups", "synchronisation", "models", "nodes")
+    parser = counted_parser(__doc__, out="shasta-study")
     parser.add_argument("--size", choices=("test", "paper"), default="paper", help="of the problems (default paper)")
-    parser.add_argument(
-        "--protocol-scale",
-        type=float,
-        default=8,
-        help="how much slower the paper's processor did the protocol's work (default 8)",
-    )
-    parser.add_argument("--skew", default="500us", help="mgrun's (default 500us)")
     run_study(Study, parser, sections)
 
 
