@@ -335,6 +335,24 @@ class Running(ProgramTest):
         self.assertEqual(self.mgrun(text, 2, 1).returncode, 5)
         self.assertEqual(self.mgrun(text, 2, 1, arguments=("worker",)).returncode, 6)
 
+    def test_a_function_that_only_the_program_has(self):
+        text = """
+            import multigrain as mg
+
+            if __name__ == "__main__":
+                def f():
+                    pass
+
+                try:
+                    mg.run(f)
+                except mg.CannotSend as error:
+                    print(error)
+                assert mg.run(mg.processor) == [0, 1]
+        """
+        output = self.output_of(text, 2, 1)
+        self.assertIn("node 1 does not have what it was sent", output)
+        self.assertIn("'f'", output)
+
     def test_an_interrupt(self):
         text = """
             import os, signal, sys, time

@@ -92,11 +92,17 @@ def _mentions_main(value: object) -> bool:
 
 
 def decode(data: bytes) -> Any:
-    """Returns the object of a message."""
+    """Returns the object of a message. Errors: CannotSend, if this node cannot import what it is made of."""
     stream = io.BytesIO(data)
     named = [blocks.BlockName(*name) for name in pickle.load(stream)]
     kept = blocks.receive(named)
-    value = pickle.load(stream)
+    try:
+        value = pickle.load(stream)
+    except (AttributeError, ModuleNotFoundError) as error:
+        raise CannotSend(
+            f"node {library.machine().node()} does not have what it was sent ({error}): functions and classes are at the top level of a "
+            'module that every node can import, and not under  if __name__ == "__main__":'
+        ) from error
     del kept
     return value
 
