@@ -60,6 +60,7 @@ struct System {
   mg_lock_t sums_lock;
   mg_barrier_t barrier;
   uint64_t seed;
+  bool pairwise = false;  // each pair's forces are added as soon as they are known
 };
 
 // A number with the normal distribution, by Box and Muller.
@@ -185,6 +186,32 @@ inline size_t partners_of(size_t m, size_t count) {
   return count % 2 == 0 ? count / 2 - (m >= count / 2 ? 1 : 0) : count / 2;
 }
 
+// Adds a part of the forces on a molecule, under its lock, unless it is nothing.
+inline void add_forces(const System& system, size_t m, const Forces& part) {
+  bool touched = false;
+  for (const Vec& force : part.on) touched |= force.x != 0 || force.y != 0 || force.z != 0;
+  if (!touched) return;
+  if (system.lock != nullptr) mg_lock(system.lock[m]);
+  for (int a = 0; a < 3; ++a) system.molecule[m].force.on[a] = system.molecule[m].force.on[a] + part.on[a];
+  if (system.lock != nullptr) mg_unlock(system.lock[m]);
+}
+
+// The forces between a molecule and its partners, and on its springs, each added at once; and their energies.
+inline void add_forces_pair_by_pair(const System& system, size_t m, double& inside, double& between) {
+  Forces own{};
+  inside += forces_inside(system.molecule[m], own);
+  add_forces(system, m, own);
+  const size_t partners = partners_of(m, system.molecules);
+  for (size_t k = 1; k <= partners; ++k) {
+    const size_t other = (m + k) % system.molecules;
+    Forces on_m{};
+    Forces on_other{};
+    between += forces_between(system, system.molecule[m], system.molecule[other], on_m, on_other);
+    add_forces(system, m, on_m);
+    add_forces(system, other, on_other);
+  }
+}
+
 // Computes all forces. `mine` is the caller's part; `gathered` has one entry a molecule and is private to the caller.
 // All processors call it together. Their forces are complete when it returns.
 inline void compute_forces(const System& system, Range mine, std::vector<Forces>& gathered) {
@@ -196,6 +223,10 @@ inline void compute_forces(const System& system, Range mine, std::vector<Forces>
 
   const size_t count = system.molecules;
   for (size_t m = mine.first; m < mine.last; ++m) {
+    if (system.pairwise) {
+      add_forces_pair_by_pair(system, m, inside, between);
+      continue;
+    }
     inside += forces_inside(system.molecule[m], gathered[m]);
     const size_t partners = partners_of(m, count);
     for (size_t k = 1; k <= partners; ++k) {
@@ -207,13 +238,7 @@ inline void compute_forces(const System& system, Range mine, std::vector<Forces>
   // Beginning with its own, so that processors do not queue for the same molecules in the same order.
   for (size_t k = 0; k < count; ++k) {
     const size_t m = (mine.first + k) % count;
-    const Forces& part = gathered[m];
-    bool touched = false;
-    for (const Vec& force : part.on) touched |= force.x != 0 || force.y != 0 || force.z != 0;
-    if (!touched) continue;
-    if (system.lock != nullptr) mg_lock(system.lock[m]);
-    for (int a = 0; a < 3; ++a) system.molecule[m].force.on[a] = system.molecule[m].force.on[a] + part.on[a];
-    if (system.lock != nullptr) mg_unlock(system.lock[m]);
+    add_forces(system, m, gathered[m]);
   }
   if (system.lock != nullptr) mg_lock(system.sums_lock);
   system.sums->inside += inside;

@@ -1,12 +1,7 @@
 """What the scripts that repeat a paper's figures may say of them (multigrain/study/verdicts.py)."""
 
-import sys
 import unittest
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "study"))
-
-import mgs_study
 from multigrain.study import verdicts
 from multigrain.study.verdicts import Bounds, about, grain_verdict, metric_verdict, verdict
 
@@ -119,21 +114,6 @@ class Families(unittest.TestCase):
         failed = family(times, 0.0)
         failed["points"] = [point for point in failed["points"] if point["node_size"] != 32]
         self.assertEqual(grain_verdict(failed, "medium-grain"), "not decided (runs failed)")
-
-
-class Latencies(unittest.TestCase):
-    def test_an_increase_has_the_spread_of_both_times(self):
-        def point(time, spread):
-            return {"elapsed_ns": time, "low_ns": time - spread / 2, "high_ns": time + spread / 2,
-                    "repetitions_ns": [time] * 5}
-        def of(spread, scale_spread=0.0):
-            points = {50_000: point(100.0, spread), 1_000_000: point(290.0, spread)}
-            return mgs_study.increase_verdict(points, 1_000_000, 1.84, scale_spread)
-        self.assertEqual(of(1), "agrees")
-        self.assertEqual(of(30), "not decided (spread 120 %)")
-        self.assertEqual(of(1, scale_spread=0.2), "not decided (spread 42 %)")
-        self.assertEqual(mgs_study.increase_verdict({50_000: point(100.0, 1)}, 1_000_000, 1.84, 0.0),
-                         "not decided (runs failed)")
 
 
 if __name__ == "__main__":
