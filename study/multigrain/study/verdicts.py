@@ -8,11 +8,9 @@ number and how far from it we take a number to be the same.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
-
-from multigrain.study import metrics
 
 Json = Mapping[str, Any]
 
@@ -46,11 +44,6 @@ def about(value: float, text: str | None = None) -> Bounds:
     return Bounds(low, high, text or f"{100 * value:.0f}%")
 
 
-# A metric of a family of machines may be -1 at the least.
-SMALL = Bounds(-1, metrics.LARGE, "small")
-NEGATIVE = Bounds(-1, 0, "negative")
-
-
 def verdict(value: float | None, spread: float | None, bounds: Bounds, runs: int) -> str:
     """Returns "agrees", "differs" or "not decided (...)". `value` is the median of `runs` runs, and `spread` how far the
     lowest is from the highest, in the same unit; None where there is none."""
@@ -78,55 +71,3 @@ def relative_spread(point: Json | None) -> float | None:
 def runs_of(points: Iterable[Json]) -> int:
     """The fewest runs that any of a study's points has."""
     return min((len(point.get("repetitions_ns", ())) for point in points), default=0)
-
-
-def metric_verdict(study: Json, name: str, bounds: Bounds, scale_spread: float = 0.0) -> str:
-    """The verdict on a metric ("breakup_penalty" or "multigrain_potential") of a study's first series. `scale_spread` is
-    that of the measurement that says how slow the emulated processors are, as a part of it: a metric moves with it."""
-    own = study["metrics"][0]
-    value, extremes = own[name], own[f"{name}_range"]
-    spread = None if value is None or not extremes else max(extremes) - min(extremes) + abs(value) * scale_spread
-    return verdict(value, spread, bounds, runs_of(ends_of(study).values()))
-
-
-def ends_of(study: Json) -> dict[int, Json]:
-    """The points of which the metrics of a study's first series are made, and the single processor, by node size (0 for
-    that one)."""
-    processors, label = study["processors"], study["series"][0]
-    own = [point for point in study["points"] if point["series"] == label and point.get("elapsed_ns")]
-    ends = {point["node_size"]: point for point in own if point["role"] == "family"}
-    wanted = (1, processors // 2, processors)
-    found = {size: point for size, point in ends.items() if size in wanted}
-    found.update((0, point) for point in own if point["role"] == "sequential")
-    return found
-
-
-def possible_grains(study: Json) -> set[str | None]:
-    """The classes that the program is of for some choice of one of the fastest, the middle and the slowest run of each
-    machine of which its metrics are made."""
-    processors, label = study["processors"], study["series"][0]
-    points = [point for point in study["points"] if point["series"] == label and point.get("elapsed_ns")]
-    medians = {point["node_size"]: point["elapsed_ns"] for point in points if point["role"] == "family"}
-    choices = [medians]
-    sequential: list[float | None] = [None]
-    for size, point in ends_of(study).items():
-        times = [point[end] for end in ("low_ns", "elapsed_ns", "high_ns")]
-        if size == 0:
-            sequential = times
-        else:
-            choices = [chosen | {size: time} for chosen in choices for time in times]
-    return {metrics.classify(chosen, processors, alone).grain for chosen in choices for alone in sequential}
-
-
-def grain_verdict(study: Json, grain: str) -> str:
-    """The verdict on the class of a study's first series."""
-    points: Collection[Json] = ends_of(study).values()
-    possible = possible_grains(study)
-    if None in possible:
-        return f"{NOT_DECIDED} (runs failed)"
-    runs = runs_of(points)
-    if runs < FEWEST_RUNS:
-        return f"{NOT_DECIDED} (runs of each: {runs})"
-    if len(possible) > 1 and grain in possible:
-        return f"{NOT_DECIDED} (spread {100 * max(relative_spread(point) or 0.0 for point in points):.0f} %)"
-    return AGREES if grain in possible else DIFFERS
