@@ -222,9 +222,10 @@ class Limits(EndsTest):
 
     def test_of_memory_are_named_when_the_kernel_kills(self):
         group = Group(self)
-        status, _, err = group.run([MGRUN, "--nodes", "2", sys.executable, "-c",
-                                    "import os, time\nif os.environ['MULTIGRAIN_NODE'] != '1': time.sleep(60)\n"
-                                    "x = bytearray(1 << 30)\nfor i in range(0, len(x), 4096): x[i] = 1\n"])
+        # Not as a Python program of Multigrain's, whose interpreters start on all nodes.
+        fill = "x = bytearray(1 << 30)\nfor i in range(0, len(x), 4096): x[i] = 1\n"
+        status, _, err = group.run([MGRUN, "--nodes", "2", "sh", "-c",
+                                    f"[ $MULTIGRAIN_NODE = 1 ] || exec sleep 60; exec {sys.executable} -c '{fill}'"])
         self.assertEqual(status, 1, err)
         self.assertRegex(err, r"^mgrun: node 1 \(pid \d+\) was killed by signal 9 \(Killed\), because memory ran out .*; the run "
                               r"ends\n$")
