@@ -46,6 +46,15 @@ run=("$bin/mgrun" --nodes 2 --procs-per-node 1)
 expect "separate compilation" 999 "${run[@]}" ./separate
 ar rcs libpart.a part.o && "$bin/mgcc" -O2 main.c -L. -lpart -o with_archive
 expect "a static library" 999 "${run[@]}" ./with_archive
+"$bin/mgcc" -O2 -fno-multigrain-checks -c part.c -o plain.o && ar rcs libplain.a plain.o
+[[ -z $("$bin/mgcc" main.o part.o -o separate 2>&1) ]] || fail "mgcc warns of object files that have checks"
+for plain in plain.o libplain.a "-L. -lplain"; do
+  read -ra plain_words <<< "$plain"
+  says "is not compiled with access checks" 0 "$bin/mgcc" main.o "${plain_words[@]}" -o in_parts
+  [[ -z $("$bin/mgcc" -Wno-multigrain-unchecked-object main.o "${plain_words[@]}" -o in_parts 2>&1) ]] || fail "-Wno-multigrain-unchecked-object warns"
+done
+says "libplain.a(plain.o) is not compiled" 2 "$bin/mgcc" -Werror=multigrain-unchecked-object main.o libplain.a -o in_parts
+[[ -z $("$bin/mgcc" -fno-multigrain-checks main.c plain.o -o in_parts 2>&1) ]] || fail "mgcc warns of a program without any checks"
 mkdir lib && "$bin/mgcc" -O2 -fPIC -shared part.c -o lib/libpart.so && "$bin/mgcc" -O2 main.c -Llib -lpart -Wl,-rpath,"$work/lib" -o with_shared
 expect "a shared library" 999 "${run[@]}" ./with_shared
 "$bin/mgcc" -flto -O2 -fmultigrain-checks=no-nests main.c part.c -o with_lto

@@ -177,6 +177,12 @@ Result<Request> understand(const std::vector<std::string>& arguments) {
       request.unchecked_call = "ignore";
     } else if (argument == "-Werror=multigrain-unchecked-call") {
       request.unchecked_call = "error";
+    } else if (argument == "-Wmultigrain-unchecked-object" || argument == "-Wno-error=multigrain-unchecked-object") {
+      request.unchecked_object = Reaction::kWarn;
+    } else if (argument == "-Wno-multigrain-unchecked-object") {
+      request.unchecked_object = Reaction::kNone;
+    } else if (argument == "-Werror=multigrain-unchecked-object") {
+      request.unchecked_object = Reaction::kFail;
     } else if (asks_for_sanitizer(argument, {"address", "hwaddress", "memory", "thread"})) {
       return fail("{} is not possible: the sanitizer and Multigrain both want to stand in front of the C library",
                   argument);

@@ -2,6 +2,7 @@
 // headers and the library.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,19 +13,23 @@ namespace multigrain::compiler {
 
 enum class Show { kNothing, kAll, kCompile, kLink };
 
+enum class Reaction : uint8_t { kNone, kWarn, kFail };
+
 // The requests in the user's arguments.
 struct Request {
   Show show = Show::kNothing;
   bool help = false;
-  bool version = false;                // Multigrain's version
-  bool checks = true;                  // -fno-multigrain-checks
-  bool threads = false;                // -fmultigrain-threads: the program was written for threads of one machine
-  bool count = false;                  // -fmultigrain-count
-  bool translate = false;              // -fmultigrain-translate
-  bool count_memory = false;           // -fmultigrain-count=memory
-  bool links = false;                  // the compiler would link
-  bool openmp = false;                 // -fopenmp, which needs an OpenMP runtime
-  bool sanitizes_undefined = false;    // -fsanitize=undefined
+  bool version = false;              // Multigrain's version
+  bool checks = true;                // -fno-multigrain-checks
+  bool threads = false;              // -fmultigrain-threads: the program was written for threads of one machine
+  bool count = false;                // -fmultigrain-count
+  bool translate = false;            // -fmultigrain-translate
+  bool count_memory = false;         // -fmultigrain-count=memory
+  bool links = false;                // the compiler would link
+  bool openmp = false;               // -fopenmp, which needs an OpenMP runtime
+  bool sanitizes_undefined = false;  // -fsanitize=undefined
+  Reaction unchecked_object =
+      Reaction::kWarn;                 // to an object file without checks that is linked with others that have them
   std::vector<std::string> arguments;  // for the compiler
   // With -fmultigrain-threads, the options about OpenMP other than -fopenmp itself. They are not among `arguments`.
   std::vector<std::string> openmp_options;

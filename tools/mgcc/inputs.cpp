@@ -129,12 +129,22 @@ bool is_translated_object(std::string_view bytes) {
   return bytes.starts_with(kElf) && bytes.find(kTranslateNote) != std::string_view::npos;
 }
 
-// What all files that are linked have to be.
+// Of other files than object files nothing is known here: checks in a file of -flto are made when it is linked, and a run is refused
+// by a shared library without any.
+bool may_be_checked(std::string_view bytes) {
+  Elf64_Ehdr head;
+  if (!bytes.starts_with(kElf) || bytes.size() < sizeof head) return true;
+  std::memcpy(&head, bytes.data(), sizeof head);
+  return head.e_type != ET_REL || bytes.find(kNote) != std::string_view::npos;
+}
+
+// What all files that are linked have to be, or should.
 struct Demand {
   std::string_view option;
   std::string_view is;      // "counted"
   std::string_view danger;  // what the program would be otherwise
   bool (*holds)(std::string_view object);
+  bool of_all = true;  // what cannot be looked at does not hold
 };
 constexpr Demand kCounted{.option = "-fmultigrain-count",
                           .is = "counted",
@@ -144,6 +154,11 @@ constexpr Demand kTranslated{.option = "-fmultigrain-translate",
                              .is = "compiled with translation",
                              .danger = "it would access shared memory that is not here",
                              .holds = &is_translated_object};
+constexpr Demand kChecked{.option = "mgcc",
+                          .is = "compiled with access checks",
+                          .danger = "a run under a line protocol goes wrong where it accesses shared memory",
+                          .holds = &may_be_checked,
+                          .of_all = false};
 
 Status check_file(const std::string& name, const Demand& demand) {
   const std::optional<std::string> bytes = contents_of(name);
@@ -194,7 +209,7 @@ Status check_all(const std::vector<std::string>& arguments, const Demand& demand
   bool are_sources = false;  // -x says so
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
-    if (argument.starts_with('@'))
+    if (argument.starts_with('@') && demand.of_all)
       return fail("{} looks at all files that it links, and not into {}: name them themselves", demand.option,
                   argument);
     if (argument.starts_with("-x")) {
@@ -205,13 +220,15 @@ Status check_all(const std::vector<std::string>& arguments, const Demand& demand
       const std::string_view name = is_apart ? arguments[++i] : std::string_view(argument).substr(2);
       if (is_known_library(name)) continue;
       const std::string file = library_file(name, folders);
+      if (file.empty() && !demand.of_all) continue;
       if (file.empty())
         return fail("the library of -l{} is not {}, and {}: compile it with {}, too, and give -L", name, demand.is,
                     demand.danger, demand.option);
       if (const Status good = check_file(file, demand); !good) return good;
     } else if (takes_value(argument)) {
       ++i;
-    } else if (argument != "-" && !argument.starts_with('-') && !are_sources && !is_source(argument)) {
+    } else if (argument != "-" && !argument.starts_with('-') && !argument.starts_with('@') && !are_sources &&
+               !is_source(argument)) {
       if (const Status good = check_file(argument, demand); !good) return good;
     }
   }
@@ -226,6 +243,10 @@ Status check_counted(const std::vector<std::string>& arguments) {
 
 Status check_translated(const std::vector<std::string>& arguments) {
   return check_all(arguments, kTranslated);
+}
+
+Status check_checked(const std::vector<std::string>& arguments) {
+  return check_all(arguments, kChecked);
 }
 
 bool links_only_checked(const std::vector<std::string>& arguments) {

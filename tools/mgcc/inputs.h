@@ -23,7 +23,10 @@ namespace multigrain::compiler {
 // (-fmultigrain-count), and names it. Libraries of the system whose functions have prices are not looked at.
 [[nodiscard]] Status check_counted(const std::vector<std::string>& arguments);
 
-// The same for compiled translation (-fmultigrain-translate).
+// Fails if they link an object file, or a member of a static library, without access checks, and names it.
+[[nodiscard]] Status check_checked(const std::vector<std::string>& arguments);
+
+// The same as check_counted() for compiled translation (-fmultigrain-translate).
 [[nodiscard]] Status check_translated(const std::vector<std::string>& arguments);
 
 }  // namespace multigrain::compiler

@@ -13,6 +13,7 @@
 #include "base/installation.h"
 #include "base/standard_output.h"
 #include "command.h"
+#include "inputs.h"
 
 namespace {
 
@@ -68,6 +69,8 @@ All options are clang's, but for these:
   -W[no-]multigrain-unchecked-call  warn where a pointer that may be to shared memory is handed to a function of the
                              C or C++ library that has no access checks, which ends a run under a line protocol if it
                              is one (on by default); -Werror=multigrain-unchecked-call: an error
+  -W[no-]multigrain-unchecked-object  warn where an object file, or a member of a static library, is linked that has no
+                             checks, while the program has some (on by default); -Werror=multigrain-unchecked-object: an error
   -fmultigrain-explain       say of each loop why it has no check before it, if it has none
   --multigrain-version       Multigrain's version (--version: clang's)
   --help                     this text
@@ -169,6 +172,14 @@ int main(int argc, char** argv) {
   // With -fmultigrain-threads the program is linked with Multigrain's own OpenMP runtime.
   if (request->openmp && !request->threads)
     if (const Status possible = check_openmp(places->compiler); !possible) return complain(possible.error());
+  if (request->links && request->show == Show::kNothing && request->checks && !request->threads &&
+      !request->translate && request->unchecked_object != Reaction::kNone) {
+    if (const Status checked = check_checked(request->arguments); !checked) {
+      if (request->unchecked_object == Reaction::kFail) return complain(checked.error());
+      std::fprintf(stderr, MULTIGRAIN_NAME ": warning: %s [-Wmultigrain-unchecked-object]\n",
+                   checked.error().message.c_str());
+    }
+  }
   std::vector<std::string> words = command(*request, *places);
   switch (request->show) {
     case Show::kNothing:
