@@ -173,17 +173,20 @@ class Refused(unittest.TestCase):
 
 
 class HandOn(unittest.TestCase):
-    """A lock that stays at its node is handed on with or without a release."""
+    """A lock that stays at its node is handed on with or without a release.
+
+    Each way has an order of its own, and with it another number of locks that stay. In Unstructured eleven of twelve do.
+    """
 
     def releases(self, hand_on):
         with tempfile.TemporaryDirectory() as directory:
             path = f"{directory}/profile.json"
             end = mgrun((2, 4), [*COUNTED, "--protocol", "mgs", "--mgs", f"reads=message,hand-on={hand_on}", "--stats",
-                                 f"json:{path}"], workload("water", "counted"), "--size", "test", "--check")
+                                 f"json:{path}"], workload("unstructured", "counted"), "--size", "test", "--check")
             self.assertEqual(end.returncode, 0, end.stderr)
             with open(path, encoding="utf-8") as file:
                 nodes = json.load(file)["nodes"]
-            return sum(processor["counters"]["pages_released"] for node in nodes for processor in node["processors"])
+            return sum(processor["counters"]["releases"] for node in nodes for processor in node["processors"])
 
     def test_clean_releases_more_often(self):
         dirty = self.releases("dirty")
