@@ -22,7 +22,7 @@ constinit std::atomic<uint32_t> g_is_wanted{0};
 constinit std::atomic<uint32_t> g_is_ready{0};
 constinit std::atomic<mg_function> g_work{nullptr};
 
-void say(std::atomic<uint32_t>& word) {
+void set_and_wake(std::atomic<uint32_t>& word) {
   word.store(1, std::memory_order_release);
   futex_wake(word, FutexScope::kProcess);
 }
@@ -62,7 +62,7 @@ extern "C" {
 
 void __multigrain_interpreter_work(void* argument) {
   using namespace multigrain::interpreter;
-  say(g_is_wanted);
+  set_and_wake(g_is_wanted);
   if (argument == nullptr) return;
   wait_for(g_is_ready);
   g_work.load(std::memory_order_relaxed)(argument);
@@ -71,7 +71,7 @@ void __multigrain_interpreter_work(void* argument) {
 void __multigrain_set_interpreter_work(mg_function work) {
   using namespace multigrain::interpreter;
   g_work.store(work, std::memory_order_relaxed);
-  say(g_is_ready);
+  set_and_wake(g_is_ready);
 }
 
 const char* __multigrain_version(void) {
