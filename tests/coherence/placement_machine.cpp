@@ -23,54 +23,10 @@ std::set<Outcome> g_outcomes;
 // Those of the scenario that is being explored.
 std::set<Outcome> g_allowed;
 
-// This tries every order of whole operations.
-struct Interleavings {
-  const Scenario& scenario;
-  std::vector<size_t> pc;
-  std::vector<uint64_t> registers;
-  std::array<std::array<uint64_t, kMaxWords>, kMaxPages> memory{};
-  std::set<std::vector<uint64_t>> seen{};
-  std::set<Outcome> outcomes{};
-
-  void go() {
-    std::vector<uint64_t> state(pc.begin(), pc.end());
-    Outcome outcome = registers;
-    for (size_t p = 0; p < scenario.homes.size(); ++p)
-      outcome.insert(outcome.end(), memory[p].begin(), memory[p].end());
-    state.insert(state.end(), outcome.begin(), outcome.end());
-    if (!seen.insert(state).second) return;
-    bool is_end = true;
-    for (size_t p = 0; p < pc.size(); ++p) {
-      if (pc[p] == scenario.programs[p].size()) continue;
-      is_end = false;
-      const Op& op = scenario.programs[p][pc[p]];
-      const auto old_memory = memory;
-      uint64_t& reg = registers[p * kRegisters + op.reg];
-      const uint64_t old_register = reg;
-      uint64_t& word = memory[op.page][op.word];
-      if (op.type == OpType::kDiscard) memory[op.page] = {};
-      if (op.type == OpType::kLoad || op.type == OpType::kAdd || op.type == OpType::kMove) reg = word;
-      if (op.type == OpType::kStore) word = op.value;
-      if (op.type == OpType::kAdd) word += op.value;
-      if (op.type == OpType::kMove) memory[op.to][op.word] = word;
-      ++pc[p];
-      go();
-      --pc[p];
-      memory = old_memory;
-      reg = old_register;
-    }
-    if (is_end) outcomes.insert(outcome);
-  }
-};
-
 }  // namespace
 
 std::set<Outcome> allowed_outcomes(const Scenario& scenario) {
-  Interleavings all{.scenario = scenario,
-                    .pc = std::vector<size_t>(scenario.programs.size()),
-                    .registers = std::vector<uint64_t>(scenario.programs.size() * kRegisters)};
-  all.go();
-  return all.outcomes;
+  return page_programs::sequential_outcomes(scenario.programs, scenario.homes.size());
 }
 
 void Machine::start_outcomes() {

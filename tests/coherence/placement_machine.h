@@ -19,46 +19,30 @@
 #include "coherence/placement/transitions.h"
 #include "explorer.h"
 #include "narrator.h"
+#include "page_programs.h"
 #include "placement_driver_mutants.h"
 
 namespace multigrain::placement::explored {
 
 inline constexpr unsigned kMaxNodes = 4;
-inline constexpr unsigned kMaxPages = 2;
-inline constexpr unsigned kMaxWords = 2;
-inline constexpr unsigned kRegisters = 2;
 
-enum class OpType : uint8_t {
-  kLoad,
-  kStore,
-  kAdd,      // atomic; `reg` receives the old value
-  kMove,     // one instruction that reads a word of `page` and writes it to the same word of `to`
-  kDiscard,  // of `page`
-  kPin,      // `page`, to Pin(value)
-  kThaw,     // `page`
-};
-
-struct Op {
-  OpType type = OpType::kLoad;
-  uint8_t page = 0;
-  uint8_t word = 0;
-  uint8_t value = 0;  // stored, or added
-  uint8_t reg = 0;
-  uint8_t to = 0;
-};
+using page_programs::kMaxPages;
+using page_programs::kMaxWords;
+using page_programs::kRegisters;
+using page_programs::Op;
+using page_programs::OpType;
+using page_programs::Outcome;
+using page_programs::Program;
 
 // What the policy may answer.
 enum class Answers : uint8_t { kAny, kLocal, kGlobal };
 
-// The registers of all processors, and then the words of all pages.
-using Outcome = std::vector<uint64_t>;
-
 struct Scenario {
   std::string name;
   unsigned nodes = 2;
-  std::vector<unsigned> homes;            // of each page
-  std::vector<unsigned> processors;       // the node of each
-  std::vector<std::vector<Op>> programs;  // of each processor
+  std::vector<unsigned> homes;       // of each page
+  std::vector<unsigned> processors;  // the node of each
+  std::vector<Program> programs;     // of each processor
   Answers answers = Answers::kAny;
   Mutant mutant = Mutant::kNone;
 };

@@ -4,21 +4,12 @@
 namespace multigrain::placement::explored {
 namespace {
 
-Op load(uint8_t page, uint8_t reg = 0) {
-  return {.type = OpType::kLoad, .page = page, .reg = reg};
-}
-Op store(uint8_t page, uint8_t value, uint8_t word = 0) {
-  return {.type = OpType::kStore, .page = page, .word = word, .value = value};
-}
-Op add(uint8_t page, uint8_t reg = 0) {
-  return {.type = OpType::kAdd, .page = page, .value = 1, .reg = reg};
-}
-Op move(uint8_t page, uint8_t to) {
-  return {.type = OpType::kMove, .page = page, .to = to};
-}
-Op discard(uint8_t page) {
-  return {.type = OpType::kDiscard, .page = page};
-}
+using page_programs::add;
+using page_programs::discard;
+using page_programs::load;
+using page_programs::move;
+using page_programs::store;
+
 Op pin(uint8_t page, Pin where) {
   return {.type = OpType::kPin, .page = page, .value = static_cast<uint8_t>(where)};
 }
@@ -27,7 +18,7 @@ Op thaw(uint8_t page) {
 }
 
 Scenario machine(std::string name, unsigned nodes, std::vector<unsigned> homes, std::vector<unsigned> processors,
-                 std::vector<std::vector<Op>> programs, Answers answers = Answers::kAny) {
+                 std::vector<Program> programs, Answers answers = Answers::kAny) {
   return {.name = std::move(name),
           .nodes = nodes,
           .homes = std::move(homes),

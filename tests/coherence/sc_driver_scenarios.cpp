@@ -7,24 +7,11 @@
 namespace multigrain::sc::explored {
 namespace {
 
-using Program = std::vector<Op>;
-
-Op load(uint8_t page, uint8_t reg = 0, uint8_t word = 0) {
-  return {.type = OpType::kLoad, .page = page, .word = word, .reg = reg};
-}
-Op store(uint8_t page, uint8_t value, uint8_t word = 0) {
-  return {.type = OpType::kStore, .page = page, .word = word, .value = value};
-}
-Op add(uint8_t page, uint8_t reg = 0) {
-  return {.type = OpType::kAdd, .page = page, .value = 1, .reg = reg};
-}
-Op move(uint8_t page, uint8_t to) {
-  return {.type = OpType::kMove, .page = page, .to = to};
-}
-
-Op discard(uint8_t page) {
-  return {.type = OpType::kDiscard, .page = page};
-}
+using page_programs::add;
+using page_programs::discard;
+using page_programs::load;
+using page_programs::move;
+using page_programs::store;
 
 Op ask_to_read(uint8_t page) {
   return {.type = OpType::kAskToRead, .page = page, .value = 2};

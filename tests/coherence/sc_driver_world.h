@@ -20,46 +20,31 @@
 #include <string>
 #include <vector>
 
+#include "page_programs.h"
 #include "sc_driver_mutants.h"
 
 namespace multigrain::sc::explored {
 
 inline constexpr unsigned kMaxNodes = 3;
-inline constexpr unsigned kMaxPages = 2;
-inline constexpr unsigned kMaxWords = 2;
-inline constexpr unsigned kRegisters = 2;
 
-enum class OpType : uint8_t {
-  kLoad,
-  kStore,
-  kAdd,        // atomic; `reg` receives the old value
-  kMove,       // one instruction that reads a word of `page` and writes it to the same word of `to`
-  kDiscard,    // of `page`
-  kAskToRead,  // prefetches `value` pages from `page`
-  kAskToWrite,
-};
-
-struct Op {
-  OpType type = OpType::kLoad;
-  uint8_t page = 0;
-  uint8_t word = 0;
-  uint8_t value = 0;  // stored, or added
-  uint8_t reg = 0;
-  uint8_t to = 0;
-};
+using page_programs::kMaxPages;
+using page_programs::kMaxWords;
+using page_programs::kRegisters;
+using page_programs::Op;
+using page_programs::OpType;
+using page_programs::Outcome;
+using page_programs::Program;
 
 struct Scenario {
   std::string name;
   unsigned nodes = 2;
-  std::vector<unsigned> homes;            // of each page
-  std::vector<unsigned> processors;       // the node of each
-  std::vector<std::vector<Op>> programs;  // of each processor
-  bool expects_writes = false;            // of pages that are read
+  std::vector<unsigned> homes;       // of each page
+  std::vector<unsigned> processors;  // the node of each
+  std::vector<Program> programs;     // of each processor
+  bool expects_writes = false;       // of pages that are read
   Mutant mutant = Mutant::kNone;
 };
 
-// The registers of all processors, and then the words of all pages.
-using Outcome = std::vector<uint64_t>;
 // Returns the results that interleavings of the programs can have.
 std::set<Outcome> allowed_outcomes(const Scenario& scenario);
 
