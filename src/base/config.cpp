@@ -201,6 +201,7 @@ void settle_races(Config& config) {
   config.prefetch = 0;
   config.hlrc.fetch_ahead = 0;
   config.hlrc.runs = false;
+  config.hlrc.chains = false;
   config.hlrc.updates = false;
   config.hlrc.deferred_releases = false;
 }

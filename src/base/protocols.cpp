@@ -97,6 +97,10 @@ Result<HlrcOptions> parse_hlrc(std::string_view text) {
       options.runs = item == "runs=on";
       if (options.runs) options.against_races = item;
       continue;
+    } else if (item == "chains=on" || item == "chains=off") {
+      options.chains = item == "chains=on";
+      if (options.chains) options.against_races = item;
+      continue;
     } else if (item == "updates=on" || item == "updates=off") {
       options.updates = item == "updates=on";
       if (options.updates) options.against_races = item;
@@ -108,7 +112,7 @@ Result<HlrcOptions> parse_hlrc(std::string_view text) {
     }
     return fail(
         "the options of hlrc are not understood at '{}'; they must be a list of fetch-ahead=N (0 to {}), coalesce=on "
-        "or off, lock=ticket or test-and-set, barrier=leader or cooperative, homes=follow or stay, runs=on or off, updates=on or off, and "
+        "or off, lock=ticket or test-and-set, barrier=leader or cooperative, homes=follow or stay, runs=on or off, chains=on or off, updates=on or off, and "
         "releases=deferred or at-once",
         item, HlrcOptions::kMaxFetchAhead);
   }

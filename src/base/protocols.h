@@ -115,6 +115,8 @@ struct HlrcOptions {
   bool homes_follow = true;
   // "runs=on|off": pages that were fetched or written together are fetched and opened together again.
   bool runs = true;
+  // "chains=on|off": pages that were fetched one after the other before, wherever they lie, are fetched together again.
+  bool chains = true;
   // "updates=on|off": copies that are in use keep their rights, and get what has changed.
   bool updates = true;
   // "releases=deferred|at-once": an unlock may leave the end of the interval to when another node wants the lock.

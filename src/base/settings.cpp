@@ -138,7 +138,7 @@ constexpr Setting kSettings[] = {
      "its node without a release, or after one"},
     {"MULTIGRAIN_HLRC", Scope::kRun, parsed<&Config::hlrc, parse_hlrc>, "--hlrc", "LIST",
      "options of hlrc: fetch-ahead=N (default 4), coalesce=on|off, lock=ticket|test-and-set, "
-     "barrier=leader|cooperative, homes=follow|stay, runs=on|off, updates=on|off, releases=deferred|at-once"},
+     "barrier=leader|cooperative, homes=follow|stay, runs=on|off, chains=on|off, updates=on|off, releases=deferred|at-once"},
     {"MULTIGRAIN_PAGE_SIZE", Scope::kRun, parsed<&Config::page_size, parse_size>, "--page-size", "BYTES",
      "unit of coherence: 4096 (default) to 65536, a power of two; from 1024 with --mgs translation=compiled"},
     {"MULTIGRAIN_REGION_SIZE", Scope::kRun, parsed<&Config::region_size, parse_size>, "--region-size", "BYTES",

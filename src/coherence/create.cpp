@@ -22,14 +22,15 @@ Result<std::unique_ptr<Protocol>> create_page_protocol(const ProtocolTraits& pro
                                             .mappings = options.mgs_mappings,
                                             .domains = options.mgs_domains});
     case ProtocolKind::kHlrc:
-      return hlrc::Driver::create(services, {.open_ahead = options.prefetch,
-                                             .fetch_ahead = options.hlrc.fetch_ahead,
-                                             .runs = options.hlrc.runs,
-                                             .coalesce = options.hlrc.coalesce,
-                                             .cooperative = options.hlrc.cooperative,
-                                             .homes_follow = options.hlrc.homes_follow,
-                                             .updates = options.hlrc.updates ? hlrc::Driver::Updates::kLearned
-                                                                             : hlrc::Driver::Updates::kNever});
+      return hlrc::Driver::create(
+          services, {.open_ahead = options.prefetch,
+                     .fetch_ahead = options.hlrc.fetch_ahead,
+                     .runs = options.hlrc.runs,
+                     .coalesce = options.hlrc.coalesce,
+                     .cooperative = options.hlrc.cooperative,
+                     .homes_follow = options.hlrc.homes_follow,
+                     .updates = options.hlrc.updates ? hlrc::Driver::Updates::kLearned : hlrc::Driver::Updates::kNever,
+                     .chains = options.hlrc.chains ? PageChains::Follow::kLearned : PageChains::Follow::kNever});
     case ProtocolKind::kSc:
       return sc::Driver::create(services, options.prefetch);
     case ProtocolKind::kDszoom:

@@ -324,6 +324,7 @@ TEST(Settings, AreOfTheRunOrOfANode) {
 
 TEST(Options, OfHlrc) {
   EXPECT_EQ(parse_hlrc("fetch-ahead=64,coalesce=off")->fetch_ahead, 64u);
+  EXPECT_FALSE(parse_hlrc("chains=off")->chains);
   for (const char* text : {"fetch-ahead=65", "fetch-ahead=", "fetch-ahead=1x", "fetch-ahead=4294967297", "x"})
     EXPECT_FALSE(parse_hlrc(text)) << text;
 }

@@ -39,6 +39,7 @@ struct Explored {
     add(all, driver.pages_looked_up_);
     for (size_t page = 0; page < kPages; ++page) add(all, driver.records_[page]);
     add(all, driver.history_);
+    if (driver.chains_.learns()) all.push_back(std::as_writable_bytes(std::span(&driver.chains_.links_[0], kPages)));
     add(all, driver.around_);
     add(all, driver.epochs_);
     add(all, driver.intervals_);

@@ -7,11 +7,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <barrier>
 #include <iterator>
 #include <memory>
+#include <random>
 #include <set>
 #include <thread>
 #include <vector>
@@ -36,9 +38,13 @@ struct TestNode : driver_nodes::NodeMemory {
 };
 
 // No page moves or keeps its rights for what the driver has learnt.
-constexpr Driver::Options kPlain{.runs = false, .updates = Driver::Updates::kNever};
-constexpr Driver::Options kOpensAhead{
-    .open_ahead = 16, .fetch_ahead = 4, .runs = false, .updates = Driver::Updates::kNever};
+constexpr Driver::Options kPlain{
+    .runs = false, .updates = Driver::Updates::kNever, .chains = PageChains::Follow::kNever};
+constexpr Driver::Options kOpensAhead{.open_ahead = 16,
+                                      .fetch_ahead = 4,
+                                      .runs = false,
+                                      .updates = Driver::Updates::kNever,
+                                      .chains = PageChains::Follow::kNever};
 // As the product has it, but for groups that are fetched and opened ahead.
 constexpr Driver::Options kLearns{.open_ahead = 16, .fetch_ahead = 4};
 // Each page counts as in use.
@@ -419,6 +425,50 @@ TEST_P(HlrcDriver, ManyPlacesThatAreWrittenInTurnAreForeseen) {
   for (uint64_t step = 0; step < kSteps; ++step)
     for (uint64_t place = 0; place < kPlaces; ++place) machine.write(0, 100 * place + step, 0, step);
   EXPECT_LE(counted(Counter::kLocalFaults) - before, kPlaces * kSteps / 2);
+}
+
+// A list whose elements lie on pages in no order is followed again and again: its pages come before the processor gets there. When the
+// list has another order, few pages come in vain.
+TEST_P(HlrcDriver, PagesOfAListAreForeseenOnceTheirOrderIsKnown) {
+  constexpr uint64_t kLength = 60, kPages = 1000;
+  Machine machine(2, GetParam(), 4096, {.fetch_ahead = 4, .updates = Driver::Updates::kNever}, kPages);
+  std::vector<uint64_t> list;
+  std::mt19937 random(1);
+  while (list.size() < kLength) {
+    const uint64_t page = random() % kPages;
+    const auto is_near = [&](uint64_t other) { return page / 6 == other / 6; };
+    if (std::ranges::none_of(list, is_near)) list.push_back(page);
+  }
+  struct Faults {
+    uint64_t with_fetch, pages;
+  };
+  uint64_t value = 0;
+  const auto follow = [&] {
+    ++value;
+    for (const uint64_t page : list) machine.write(0, page, 0, value);
+    machine.release(0);
+    machine.acquire(1, 0);
+    const Faults before{counted(Counter::kReadFaults), counted(Counter::kPagesFetched)};
+    for (const uint64_t page : list) EXPECT_EQ(machine.read(1, page, 0), value);
+    return Faults{counted(Counter::kReadFaults) - before.with_fetch, counted(Counter::kPagesFetched) - before.pages};
+  };
+  follow();  // the next few pages are tried here and there
+  EXPECT_GE(follow().with_fetch, kLength * 3 / 4);
+  for (unsigned i = 0; i < 3; ++i) follow();
+  const Faults known = follow();
+  EXPECT_LE(known.with_fetch, 3u);
+  EXPECT_EQ(known.pages, kLength);
+  std::ranges::shuffle(list, random);
+  EXPECT_LE(follow().pages, kLength * 3 / 2);
+  for (unsigned i = 0; i < 4; ++i) follow();
+  EXPECT_LE(follow().with_fetch, 3u);
+  // In a new order each time.
+  uint64_t pages = 0;
+  for (unsigned i = 0; i < 10; ++i) {
+    std::ranges::shuffle(list, random);
+    pages += follow().pages;
+  }
+  EXPECT_LE(pages, 10 * kLength * 11 / 10);
 }
 
 // Pages up to `settled` are at home on node 0, which only some nodes have asked for; nobody has touched the others.

@@ -265,13 +265,15 @@ World::World(const Scenario& of)
     node.memory->export_to(network_, NodeId(n));
     std::byte* const words = node.memory->words().data();
     node.fabric = std::make_unique<SteppedFabric>(network_.node(NodeId(n)));
-    auto driver = Driver::create({*node.fabric, node.memory->region(), *node.rights, homes_, WaitPolicy{}},
-                                 {.open_ahead = scenario_.runs ? 2u : 0u,
-                                  .fetch_ahead = scenario_.fetch_ahead ? 1u : 0u,
-                                  .runs = scenario_.runs,
-                                  .homes_follow = scenario_.homes_follow,
-                                  .updates = scenario_.updates ? Driver::Updates::kAlways : Driver::Updates::kNever,
-                                  .to_lines = Driver::ToLines::kAtOnce});
+    auto driver =
+        Driver::create({*node.fabric, node.memory->region(), *node.rights, homes_, WaitPolicy{}},
+                       {.open_ahead = scenario_.runs ? 2u : 0u,
+                        .fetch_ahead = scenario_.fetch_ahead ? 1u : 0u,
+                        .runs = scenario_.runs,
+                        .homes_follow = scenario_.homes_follow,
+                        .updates = scenario_.updates ? Driver::Updates::kAlways : Driver::Updates::kNever,
+                        .to_lines = Driver::ToLines::kAtOnce,
+                        .chains = scenario_.chains ? PageChains::Follow::kAtOnce : PageChains::Follow::kNever});
     if (!driver) panic("no driver for a node");
     node.driver = std::move(*driver);
     if (scenario_.to_lines && !node.driver->offer_lines(*node.lines)) panic("no tables for a node");

@@ -273,6 +273,28 @@ void add_runs(std::vector<Scenario>& all) {
        {read(0, 1), read(1, 1), barrier(), read(0, 0), write(1, 1, 3), lock(0), unlock(0)}});
 }
 
+// Links are followed as soon as they are known.
+void add_chains(std::vector<Scenario>& all) {
+  const Adder add(all, &Scenario::chains);
+  add("pages are fetched in the order in which they were fetched before", {0, 0, 0}, {0, 1},
+      {{write(0, 0, 1), write(1, 0, 1), write(2, 0, 1), barrier(), write(0, 1, 1), barrier(), write(0, 0, 2),
+        write(1, 0, 2), write(2, 0, 2), barrier(), write(2, 1, 1), barrier(), write(1, 0, 3)},
+       {barrier(), read(2, 0), read(0, 0), read(1, 0), barrier(), barrier(), read(2, 0), read(0, 0), read(1, 0),
+        barrier()}});
+  add("a chain is left before its end, while its last page changes", {0, 0, 0}, {0, 1},
+      {{write(1, 0, 1), barrier(), write(2, 0, 2), write(1, 0, 2), barrier(), lock(0), write(1, 0, 3), unlock(0),
+        write(0, 1, 4)},
+       {read(2, 1), read(0, 0), read(1, 1), barrier(), barrier(), read(2, 0), lock(0), read(1, 0), unlock(0)}});
+  add("two processors of a node follow a chain, and one of them writes its pages", {1, 1, 1}, {0, 0, 1},
+      {{read(2, 0), read(0, 0), read(1, 0), barrier(), read(2, 1), read(1, 1), barrier()},
+       {barrier(), read(2, 1), write(0, 0, 5), read(1, 1), barrier(), read(0, 0)},
+       {write(2, 1, 1), write(0, 1, 1), write(1, 1, 1), barrier(), barrier(), read(0, 0)}});
+  add("pages of a chain are at home on two nodes", {1, 2, 1}, {0, 1, 2},
+      {{read(2, 0), read(1, 0), read(0, 0), barrier(), barrier(), read(2, 0), write(1, 1, 7), barrier(), read(0, 0)},
+       {barrier(), write(2, 0, 2), write(0, 0, 2), barrier(), write(2, 1, 4), barrier()},
+       {barrier(), write(1, 0, 3), barrier(), barrier(), read(1, 1)}});
+}
+
 }  // namespace
 
 std::vector<Scenario> scenarios() {
@@ -372,6 +394,7 @@ std::vector<Scenario> scenarios() {
   add_moves_to_lines(all);
   add_pages_in_use(all);
   add_runs(all);
+  add_chains(all);
   const Adder add_long(all, &Scenario::takes_minutes);
   add_long("three nodes write three pages in turn", {0, 1, 2}, {0, 1, 2},
            {{write(0, 0, 1), write(1, 0, 1), barrier(), write(1, 1, 1), read(2, 0), barrier(), read(0, 1), read(2, 1)},

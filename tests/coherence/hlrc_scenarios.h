@@ -40,6 +40,7 @@ struct Scenario {
   std::vector<Program> programs;     // of each processor
   bool fetch_ahead = false;          // a fetch of a page brings the frame of the next
   bool runs = false;                 // pages that moved together move together again
+  bool chains = false;               // pages that were fetched one after the other are fetched together again
   bool updates = false;              // any page may count as in use, or not
   uint64_t log_capacity = 0;         // entries of a node's write notices; 0: as many as ship
   uint64_t fetch_log_capacity = 0;   // entries of a node at a home; 0: as many as ship

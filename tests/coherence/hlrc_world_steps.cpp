@@ -28,8 +28,8 @@ void World::add_operations(size_t p, Footprint& next) const {
 bool World::access_concerns(unsigned node, const Op& op, const Footprint& next) const {
   return std::ranges::any_of(next.words, [&](const Footprint::Access& each) {
     const uint64_t offset = offset_of(each.word);
-    const unsigned behind = scenario_.runs ? kMaxPages : scenario_.fetch_ahead ? 2u : 0u;
-    for (unsigned page = op.page; page < pages() && page <= op.page + behind; ++page) {
+    const unsigned behind = scenario_.runs || scenario_.chains ? kMaxPages : scenario_.fetch_ahead ? 2u : 0u;
+    for (unsigned page = scenario_.chains ? 0 : op.page; page < pages() && page <= op.page + behind; ++page) {
       const unsigned home = shared_.homes[page];
       if (node_of(each.word) != home) continue;
       if (segment_of(each.word) == SegmentId::kFrames) {

@@ -158,6 +158,7 @@ TEST(Refused, WithASentence) {
   refused({"--nodes", "2", "--protocol", "mgs"}, "needs the protocol hlrc");
   refused({"--nodes", "2", "--clock", "virtual"}, "virtual time");
   refused({"--nodes", "2", "--hlrc", "runs=on"}, "excludes runs=on");
+  refused({"--nodes", "2", "--hlrc", "chains=on"}, "excludes chains=on");
   refused({"--nodes", "2", "--hlrc", "releases=deferred"}, "excludes releases=deferred");
   refused({"--nodes", "2", "--hlrc", "fetch-ahead=2"}, "excludes fetch-ahead=2");
   refused({"--nodes", "2", "--prefetch", "4"}, "excludes --prefetch 4");

@@ -137,10 +137,12 @@ void Driver::gather(PageId page, Group& group) MG_NO_THREAD_SAFETY_ANALYSIS {
   if (!actions.empty()) virtual_time::spend(&MachineCosts::transition);
   if (actions.contains(Verb::kWasted)) {
     // This is the last page of a group that was fetched ahead. So it does not pay to fetch the pages behind the page
-    // whose fault began the group.
+    // whose fault began the group. (Of a chain, the processor's next fault says so.)
     count(Counter::kWastedPrefetches);
-    records_[page.value - record.prefetch_distance].prefetch_in_vain.store(true, std::memory_order_relaxed);
-    history_.wasted();
+    if (record.prefetch_distance != 0) {
+      records_[page.value - record.prefetch_distance].prefetch_in_vain.store(true, std::memory_order_relaxed);
+      history_.wasted();
+    }
   }
   if (actions.empty() || actions.contains(Verb::kWasted)) {
     record.lock.unlock();

@@ -26,6 +26,9 @@ Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, con
   auto records = SparseTable<Record>::create(pages, "page records");
   if (!records) return tl::unexpected(records.error());
   driver->records_ = std::move(*records);
+  auto chains = PageChains::create(pages, options.chains);
+  if (!chains) return tl::unexpected(chains.error());
+  driver->chains_ = std::move(*chains);
   if (Status made = driver->written_.create(pages); !made) return tl::unexpected(made.error());
   auto noticed = SparseTable<uint8_t>::create(pages, "pages that notices name");
   if (!noticed) return tl::unexpected(noticed.error());

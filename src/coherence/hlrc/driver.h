@@ -30,6 +30,7 @@
 #include "coherence/hlrc/transitions.h"
 #include "coherence/hlrc/use_history.h"
 #include "coherence/hlrc/write_notices.h"
+#include "coherence/page_chains.h"
 #include "coherence/page_driver.h"
 #include "memory/page_pool.h"
 #include "memory/sparse_table.h"
@@ -63,6 +64,8 @@ class Driver final : public PageDriver {
     // Whether the node keeps its rights to pages that are in use (use_history.h).
     Updates updates = Updates::kLearned;
     ToLines to_lines = ToLines::kLearned;
+    // Whether pages that were fetched one after the other before, wherever they lie, are fetched together (page_chains.h).
+    PageChains::Follow chains = PageChains::Follow::kLearned;
   };
   // Errors: tables that cannot be reserved.
   static Result<std::unique_ptr<Driver>> create(const NodeServices& services, const Options& options);
@@ -94,7 +97,7 @@ class Driver final : public PageDriver {
   friend struct Explored;  // tests/coherence/hlrc_driver_state.h
   struct alignas(64) Record : TwinnedRecord {
     Page page MG_GUARDED_BY(lock);
-    // For the last page of a group that was fetched ahead, this says how many pages before it the fault was.
+    // For the last page of a group that was fetched ahead, this says how many pages before it the fault was; 0: it was that of a chain.
     uint8_t prefetch_distance MG_GUARDED_BY(lock) = 0;
     std::atomic<bool> prefetch_in_vain{false};  // pages fetched ahead of a fault on this page were not used (B.2)
     UseHistory use MG_GUARDED_BY(lock);
@@ -128,20 +131,23 @@ class Driver final : public PageDriver {
     bool are_around = false;    // they are the rest of a group of pages at home
     bool are_foreseen = false;  // a stream leads to them, or they are behind what was written before them
     RunStreams::Continued at;   // the stream to which the fault belongs
+    PageChains::Pages chain;    // they are these, at no stride
     // So many pages next to the page of the fault have been written, one after the other; 0 if the fault is at a stream.
     uint32_t written_before = 0;
   };
   Behind pages_behind(PageId page, const Record& record, bool is_write);
   Behind learned_behind(PageId page, const Record& record, bool is_write);
+  void walk_on(PageId page, const Record& record, Behind& behind, bool is_write);
   [[nodiscard]] uint32_t written_before(PageId page) const;
   [[nodiscard]] bool fetches_next_few(PageId page, const Record& record, bool is_write) const;
   uint32_t pages_of_epoch(PageId page, const Record& record, const std::atomic<uint32_t> Record::* epoch,
                           const std::atomic<uint32_t>& now) const;
   void learn_homes(PageId page, const Behind& behind, bool is_write);
-  FaultOutcome lock_run(FaultRun& run, const Behind& behind, bool is_write);
+  FaultOutcome lock_run(FaultRun& run, PageId at, const Behind& behind, bool is_write);
   FaultOutcome step(Record& record, Access access, Actions& actions) MG_REQUIRES(record.lock);
-  bool add_behind(FaultRun& run, Record& record, const Behind& behind, uint32_t i, Access access)
+  bool add_behind(FaultRun& run, PageId page, Record& record, const Behind& behind, uint32_t i, Access access)
       MG_REQUIRES(record.lock);
+  void lock_chain(FaultRun& run, const PageChains::Pages& chain, PageRange stretch);
   void unlock(const FaultRun& run);
   void perform(const FaultRun& run, const Behind& behind);
   void make_run_frames(const FaultRun& run) const;
@@ -216,6 +222,7 @@ class Driver final : public PageDriver {
   const Options options_;
   SparseTable<Record> records_;
   PrefetchHistory history_;
+  PageChains chains_;
   OpenedAround around_;
   OpenedAround foreseen_;  // of pages that are at home elsewhere
   FetchLog fetch_log_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/ids.h"
+#include "coherence/page_chains.h"
 #include "coherence/run_streams.h"
 
 namespace multigrain::hlrc {
@@ -10,6 +11,7 @@ namespace multigrain::hlrc {
 struct FaultHistory {
   PageId last_fetch{UINT64_MAX - 1};  // the page of the last fault that fetched
   RunStreams reads, writes;
+  PageChains::Walk walk;  // its reads that fetch
 
   RunStreams& of(bool is_write) { return is_write ? writes : reads; }
 };

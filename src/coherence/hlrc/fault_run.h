@@ -1,5 +1,5 @@
-// The pages on which one fault acts: the page of the fault, and pages behind it, at a constant stride, that take the same
-// right. If they are consecutive, they are fetched by one operation and get their rights by one call.
+// The pages on which one fault acts: the page of the fault, and pages behind it that take the same right. If they are consecutive, they
+// are fetched by one operation and get their rights by one call.
 #pragma once
 
 #include <array>
@@ -8,7 +8,6 @@
 
 #include "base/ids.h"
 #include "coherence/hlrc/states.h"
-#include "coherence/run_streams.h"
 
 namespace multigrain::hlrc {
 
@@ -17,11 +16,9 @@ class FaultRun {
  public:
   static constexpr uint32_t kMostPages = 65;  // the page of the fault, and 64 behind it
 
-  FaultRun(PageId first, int64_t stride) : first_(first), stride_(stride) {}
-
-  [[nodiscard]] PageId page(uint32_t i) const { return page_at_stride(first_, stride_, i); }
+  [[nodiscard]] PageId page(uint32_t i) const { return pages_[i]; }
   [[nodiscard]] uint32_t size() const { return size_; }
-  [[nodiscard]] bool is_consecutive() const { return stride_ == 1 || size_ == 1; }
+  [[nodiscard]] bool is_consecutive() const { return is_consecutive_; }
   // The pages from the first one on that get a right.
   [[nodiscard]] uint32_t granted() const { return granted_; }
   // The right that they get; nullopt if the page of the fault gets none.
@@ -31,18 +28,18 @@ class FaultRun {
 
   // Adds the next page. Returns false, and adds nothing, if the actions give it another right than the pages before it,
   // or none, though pages before it get one.
-  bool add(const Actions& actions) {
+  bool add(PageId page, const Actions& actions) {
     const std::optional<Verb> grant = right_in(actions);
     if (size_ == kMostPages || granted_ != size_ || (size_ != 0 && grant != grant_)) return false;
     grant_ = grant;
-    append(actions);
+    append(page, actions);
     granted_ = size_;
     return true;
   }
   // Adds a last page, which is fetched and gets no right.
-  bool add_without_right(const Actions& actions) {
+  bool add_without_right(PageId page, const Actions& actions) {
     if (size_ == kMostPages || granted_ != size_) return false;
-    append(actions);
+    append(page, actions);
     return true;
   }
 
@@ -56,18 +53,20 @@ class FaultRun {
       if (actions.contains(verb)) return verb;
     return std::nullopt;
   }
-  void append(const Actions& actions) {
+  void append(PageId page, const Actions& actions) {
     uint8_t parts = 0;
     for (const Verb verb : {Verb::kLogFetch, Verb::kFetch, Verb::kMakeTwin, Verb::kQueue})
       if (actions.contains(verb)) parts |= bit(verb);
+    is_consecutive_ = size_ == 0 || (is_consecutive_ && page.value == pages_[size_ - 1].value + 1);
+    pages_[size_] = page;
     parts_[size_++] = parts;
   }
 
-  const PageId first_;
-  const int64_t stride_;
+  bool is_consecutive_ = true;
   uint32_t size_ = 0;
   uint32_t granted_ = 0;
   std::optional<Verb> grant_;
+  std::array<PageId, kMostPages> pages_;
   std::array<uint8_t, kMostPages> parts_;
 };
 

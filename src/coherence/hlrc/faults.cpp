@@ -1,6 +1,6 @@
 // A part of the driver: faults, and the pages behind a fault that are fetched or opened together with its page.
 //
-// Five things tell which pages those are:
+// Six things tell which pages those are:
 //
 //   what moved together   Pages that this node fetched in the same epoch, or whose writes it noticed at the end of the
 //                         same interval, are fetched or opened together again, on the first fault on one of them.
@@ -13,6 +13,8 @@
 //   the next few          Behind a page that was never fetched before, the next few pages are fetched ([GeNIMA], B.2). The
 //                         last of them has its frame filled and gets no rights: a fault on it shows that fetching them was
 //                         right; a notice shows that it was not.
+//   chains                Where none of these says anything, the pages that the processor fetched after this one before, one by
+//                         one and wherever they lie (page_chains.h). The last of them gets no rights, as above.
 //
 // What moved together is forgotten in every eighth epoch: pages that did not belong to the others would stay with them for
 // ever, since no fault shows whether a page is used that came with another one.
@@ -39,11 +41,12 @@ bool Driver::on_fault(PageId page, bool is_write) {
   const CategoryScope protocol(profile, Category::kProtocol);
   Record& record = records_[page.value];
   if (!home_of(page, record, true)) return false;
-  const Behind behind = pages_behind(page, record, is_write);
+  Behind behind = pages_behind(page, record, is_write);
+  walk_on(page, record, behind, is_write);
   if (behind.count != 0 && !behind.are_around) learn_homes(page, behind, is_write);
 
-  FaultRun run(page, behind.stride);
-  const FaultOutcome outcome = lock_run(run, behind, is_write);
+  FaultRun run;
+  const FaultOutcome outcome = lock_run(run, page, behind, is_write);
   perform(run, behind);
   const bool is_home = records_[page.value].home() == self_;
   unlock(run);
@@ -58,9 +61,12 @@ bool Driver::on_fault(PageId page, bool is_write) {
   if (run.size() > 1) profile.count(Counter::kPrefetches, run.size() - 1);
   if (behind.are_around) around_.opened(run.size() - 1);
 
-  if (outcome == FaultOutcome::kPrefetched) history_.used();
+  const bool ends_chain = t_history.walk.has_chain() && t_history.walk.last_plus_one == page.value + 1;
+  if (outcome == FaultOutcome::kPrefetched && !ends_chain) history_.used();
   if (outcome == FaultOutcome::kFetched || outcome == FaultOutcome::kPrefetched) t_history.last_fetch = page;
   if (options_.runs) learn(run, behind, is_write);
+  if (chains_.learns() && !is_write && !is_home)
+    PageChains::brought(t_history.walk, page, behind.chain.count != 0 ? run.page(run.size() - 1) : page);
   return true;
 }
 
@@ -102,6 +108,13 @@ Driver::Behind Driver::pages_behind(PageId page, const Record& record, bool is_w
     behind.are_next_few = true;
   }
   return behind;
+}
+
+// Every fetch of a processor is a step of its walk; a chain is followed where nothing else is known.
+void Driver::walk_on(PageId page, const Record& record, Behind& behind, bool is_write) {
+  if (!chains_.learns() || is_write || record.home() == self_) return;
+  const PageChains::Pages chain = chains_.behind(t_history.walk, page);
+  if (behind.count == 0) behind.chain = chain;
 }
 
 // What earlier faults have taught.
@@ -172,25 +185,55 @@ void Driver::learn_homes(PageId page, const Behind& behind, bool is_write) {
 
 // Locks the page, and as many of the pages behind it as take the same right, and makes their transitions. A page whose lock
 // another thread has ends the run, as do pages that no node has touched. Without thread safety analysis, as unlock().
-FaultOutcome Driver::lock_run(FaultRun& run, const Behind& behind, bool is_write) MG_NO_THREAD_SAFETY_ANALYSIS {
+FaultOutcome Driver::lock_run(FaultRun& run, PageId at, const Behind& behind,
+                              bool is_write) MG_NO_THREAD_SAFETY_ANALYSIS {
   const Access access = is_write ? Access::kWrite : Access::kRead;
-  Record& first = records_[run.page(0).value];
+  Record& first = records_[at.value];
   MULTIGRAIN_LOCK_STEP(first.lock);
   first.lock.lock();
   Actions actions;
   const FaultOutcome outcome = step(first, access, actions);
-  run.add(actions);
-  const PageRange stretch = services_.homes.stretch_of(run.page(0));
+  run.add(at, actions);
+  const PageRange stretch = services_.homes.stretch_of(at);
   for (uint32_t i = 1; i <= behind.count; ++i) {
-    const PageId page = run.page(i);
+    const PageId page = page_at_stride(at, behind.stride, i);
     if (page.value >= services_.region.page_count() || !stretch.contains(page)) break;
     Record& record = records_[page.value];
     if (!home_of(page, record, false) || !record.lock.try_lock()) break;
-    if (add_behind(run, record, behind, i, access)) continue;
+    if (add_behind(run, page, record, behind, i, access)) continue;
     record.lock.unlock();
     break;
   }
+  if (behind.chain.count != 0) lock_chain(run, behind.chain, stretch);
   return outcome;
+}
+
+// Those of the chain's pages that are not here join the run; another thread may be bringing one. The last of them comes without
+// rights. If another thread has made the page of the fault writable meanwhile, the fault brings no other.
+void Driver::lock_chain(FaultRun& run, const PageChains::Pages& chain, PageRange stretch) MG_NO_THREAD_SAFETY_ANALYSIS {
+  if (run.grant() != Verb::kGrantRead) return;
+  std::array<PageId, PageChains::kLongest> missing;
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < chain.count; ++i) {
+    const PageId page = chain.page[i];
+    if (!stretch.contains(page)) break;
+    Record& record = records_[page.value];
+    if (!home_of(page, record, false) || !record.lock.try_lock()) continue;
+    if (context(record).is_home() || record.page.state != PageState::kInvalid)
+      record.lock.unlock();
+    else
+      missing[count++] = page;
+  }
+  for (uint32_t i = 0; i < count; ++i) {
+    Record& record = records_[missing[i].value];
+    const bool is_last = i + 1 == count;
+    Actions actions;
+    on_prefetch(record.page, context(record), !is_last, actions);
+    virtual_time::spend(&MachineCosts::transition);
+    record.prefetch_distance = 0;
+    const bool has_joined = is_last ? run.add_without_right(missing[i], actions) : run.add(missing[i], actions);
+    MG_CHECK(has_joined);
+  }
 }
 
 FaultOutcome Driver::step(Record& record, Access access, Actions& actions) {
@@ -202,7 +245,7 @@ FaultOutcome Driver::step(Record& record, Access access, Actions& actions) {
 
 // Adds page `i` of the run if the fault may act on it: it has less right than it would get, and it gets the right that the
 // pages before it get.
-bool Driver::add_behind(FaultRun& run, Record& record, const Behind& behind, uint32_t i, Access access) {
+bool Driver::add_behind(FaultRun& run, PageId page, Record& record, const Behind& behind, uint32_t i, Access access) {
   const Page before = record.page;
   const bool is_home = context(record).is_home();
   Actions actions;
@@ -210,7 +253,7 @@ bool Driver::add_behind(FaultRun& run, Record& record, const Behind& behind, uin
     if (is_home) return false;
     const bool is_last = i == behind.count;
     on_prefetch(record.page, context(record), !is_last, actions);
-    if (!actions.empty() && (is_last ? run.add_without_right(actions) : run.add(actions))) {
+    if (!actions.empty() && (is_last ? run.add_without_right(page, actions) : run.add(page, actions))) {
       virtual_time::spend(&MachineCosts::transition);
       record.prefetch_distance = static_cast<uint8_t>(i);
       return true;
@@ -224,7 +267,7 @@ bool Driver::add_behind(FaultRun& run, Record& record, const Behind& behind, uin
   const bool is_foreseen = behind.are_foreseen && access == Access::kWrite;
   if (is_foreseen && (!is_home || before.shared) && !foreseen_.pays()) return false;
   step(record, access, actions);
-  if (record.page != before && run.add(actions)) {
+  if (record.page != before && run.add(page, actions)) {
     if (behind.are_around) record.opened_around_in = arrived_.load(std::memory_order_relaxed) + 1;
     if (is_foreseen && !is_home) {
       record.was_foreseen = true;
