@@ -88,6 +88,49 @@ uint32_t compare_portably(const std::byte* page, const std::byte* twin, Snapshot
 }
 #endif
 
+// Stores the changed bytes of the snapshot's changed lines at their places in `home`, and no others.
+using Store = void (*)(std::byte* home, uint32_t changed, const Snapshot& snapshot);
+
+// Each word, and what is left of a word byte by byte, is one relaxed atomic access, because other threads may read it, and
+// write other bytes of it.
+void store_portably(std::byte* home, uint32_t changed, const Snapshot& snapshot) {
+  for (; changed != 0; changed &= changed - 1) {
+    const size_t at = static_cast<size_t>(std::countr_zero(changed)) * kLine;
+    uint64_t mask = snapshot.mask[at / kLine];
+    for (size_t word = at; mask != 0; word += 8, mask >>= 8) {
+      const auto bytes = static_cast<uint8_t>(mask);
+      if (bytes == 0xff) {
+        __atomic_store_n(reinterpret_cast<uint64_t*>(home + word), get_at<uint64_t>(snapshot.bytes + word),
+                         __ATOMIC_RELAXED);
+        continue;
+      }
+      for (unsigned rest = bytes; rest != 0; rest &= rest - 1) {
+        const size_t byte = word + static_cast<size_t>(std::countr_zero(rest));
+        __atomic_store_n(reinterpret_cast<uint8_t*>(home + byte), static_cast<uint8_t>(snapshot.bytes[byte]),
+                         __ATOMIC_RELAXED);
+      }
+    }
+  }
+}
+
+#if defined(__x86_64__)
+[[gnu::target("avx512bw"), gnu::no_sanitize_thread]] void store_with_avx512(std::byte* home, uint32_t changed,
+                                                                            const Snapshot& snapshot) {
+  for (; changed != 0; changed &= changed - 1) {
+    const size_t at = static_cast<size_t>(std::countr_zero(changed)) * kLine;
+    _mm512_mask_storeu_epi8(home + at, snapshot.mask[at / kLine], _mm512_load_si512(snapshot.bytes + at));
+  }
+}
+#endif
+
+Store best_store() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512bw")) return store_with_avx512;
+#endif
+  return store_portably;
+}
+
 Compare best_compare() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
@@ -99,8 +142,10 @@ Compare best_compare() {
 // The variable is constant-initialised, so that a fault works that comes before the static initialisation of this file.
 // The initialisation then chooses the best code.
 constinit Compare chosen_compare = compare_portably;
+constinit Store chosen_store = store_portably;
 [[maybe_unused]] const bool chosen = [] {
   chosen_compare = best_compare();
+  chosen_store = best_store();
   return true;
 }();
 
@@ -232,6 +277,30 @@ size_t encode_diff(const std::byte* page, const std::byte* twin, size_t page_siz
 
 uint32_t diff_format::compare(const std::byte* page, const std::byte* twin, Snapshot& snapshot) {
   return chosen_compare(page, twin, snapshot);
+}
+
+DepositedChanges deposit_changes(std::byte* home, const std::byte* page, std::byte* twin, size_t page_size,
+                                 bool updates_twin, DiffCode code) {
+  const Compare compare_lines = code == DiffCode::kBest ? chosen_compare : compare_portably;
+  const Store store = code == DiffCode::kBest ? chosen_store : store_portably;
+  DepositedChanges done;
+  Snapshot snapshot;
+  bool goes_on = false;  // the last line of the batch before has changed
+  for (size_t batch = 0; batch < page_size; batch += kBatch) {
+    const uint32_t changed = compare_lines(page + batch, twin + batch, snapshot);
+    // A run begins where a changed line is behind one that has not changed.
+    done.runs += static_cast<uint32_t>(std::popcount(changed & ~(changed << 1 | (goes_on ? 1u : 0u))));
+    goes_on = (changed >> (kBatchLines - 1) & 1) != 0;
+    if (changed == 0) continue;
+    done.lines += static_cast<uint32_t>(std::popcount(changed));
+    store(home + batch, changed, snapshot);
+    for (uint32_t rest = changed; rest != 0; rest &= rest - 1) {
+      const auto line = static_cast<size_t>(std::countr_zero(rest));
+      done.bytes += static_cast<uint64_t>(std::popcount(snapshot.mask[line]));
+      if (updates_twin) std::memcpy(twin + batch + line * kLine, snapshot.bytes + line * kLine, kLine);
+    }
+  }
+  return done;
 }
 
 void copy_changes(std::byte* to, const std::byte* from, size_t length) {

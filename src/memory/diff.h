@@ -56,6 +56,18 @@ bool for_each_change(const std::byte* page, std::byte* twin, size_t page_size, b
 template <typename Visit>
 void for_each_run(std::span<const std::byte> diff, Visit&& visit);
 
+// How much deposit_changes() has stored.
+struct DepositedChanges {
+  uint64_t bytes = 0;
+  uint32_t lines = 0;  // of 64 bytes
+  uint32_t runs = 0;   // of lines next to each other
+};
+// Stores each byte in which `page` differs from `twin` at its place in `home`, the memory of another copy of the page, and touches
+// no other byte there: a diff that is applied as it is made. For the rest as for_each_change(). Threads may write other bytes
+// of `home` meanwhile, and see the old or the new value of each aligned word.
+DepositedChanges deposit_changes(std::byte* home, const std::byte* page, std::byte* twin, size_t page_size,
+                                 bool updates_twin, DiffCode code = DiffCode::kBest);
+
 // Returns how many bytes a valid diff changes, for statistics.
 [[nodiscard]] size_t changed_bytes(std::span<const std::byte> diff);
 

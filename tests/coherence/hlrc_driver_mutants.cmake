@@ -101,9 +101,10 @@ mutate([[      if (!has(i, Verb::kDeposit)) continue;
 ]])
 
 # kMergeWhole, kMergeFrameOnly
-mutate([[  static_cast<void>(for_each_change(home_copy, record.twin, page_size_, true, ]]
+mutate([[  const DepositedChanges changed = deposit_changes(frame(page), home_copy, record.twin, page_size_, true);]]
        [[  if (is(Mutant::kMergeWhole)) std::memcpy(frame(page), home_copy, page_size_);
-  static_cast<void>(for_each_change(home_copy, record.twin, page_size_, !is(Mutant::kMergeFrameOnly), ]])
+  const DepositedChanges changed =
+      deposit_changes(frame(page), home_copy, record.twin, page_size_, !is(Mutant::kMergeFrameOnly));]])
 
 # kUpdateUnlogged
 mutate([[      fetch.log = fetch_log_.start_append(home, {page, 1}, fetch.replaced);

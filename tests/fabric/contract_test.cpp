@@ -562,6 +562,21 @@ TEST_P(FabricContract, OwnSegmentsAreWhatOthersReach) {
   EXPECT_EQ(reinterpret_cast<const uint64_t*>(words.data())[16], 77u);
 }
 
+// Where a node can store at another one by itself, that is the memory which operations read and write.
+TEST_P(FabricContract, MemoryOfAnotherNodeIsWhatOperationsSee) {
+  constexpr uint64_t kOffset = 4096 + 64;
+  for (uint16_t n = 0; n < 2; ++n) {
+    std::byte* const memory = a_.memory_of(NodeId(n), SegmentId::kFrames, kOffset, 64);
+    if (memory == nullptr) continue;
+    std::vector<std::byte> bytes(64, std::byte{static_cast<unsigned char>(7 + n)}), found(64);
+    a_.put(NodeId(n), SegmentId::kFrames, kOffset, bytes);
+    EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), memory));
+    std::fill_n(memory, 64, std::byte{9});
+    b_.get(NodeId(n), SegmentId::kFrames, kOffset, found);
+    EXPECT_TRUE(found == std::vector<std::byte>(64, std::byte{9}));
+  }
+}
+
 using FabricContractDeath = FabricContract;
 
 TEST_P(FabricContractDeath, OperationsOutOfRangeEndTheRun) {

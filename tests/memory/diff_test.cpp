@@ -108,6 +108,45 @@ TEST_P(DiffProperty, HoldsExactlyTheChangedBytes) {
   }
 }
 
+// The same without an encoding, with what is counted.
+TEST_P(DiffProperty, ChangesAreDepositedExactly) {
+  const size_t size = GetParam();
+  Random random(size + 3);
+  for (const Pattern pattern : kPatterns) {
+    for (const DiffCode code : {DiffCode::kBest, DiffCode::kPortable}) {
+      for (const bool updates_twin : {false, true}) {
+        SCOPED_TRACE(static_cast<int>(pattern));
+        Page page(size), twin(size), home(size), expected(size), twin_before(size);
+        fill(twin, random);
+        std::memcpy(twin_before.data(), twin.data(), size);
+        DepositedChanges counted;
+        for (size_t i = 0; i < size; ++i) {
+          home[i] = ~twin[i] ^ std::byte{0x55};
+          page[i] = twin[i];
+          expected[i] = home[i];
+          if (!changes(pattern, i, size, random)) continue;
+          page[i] ^= static_cast<std::byte>(1 + random() % 255);
+          expected[i] = page[i];
+          ++counted.bytes;
+        }
+        bool goes_on = false;
+        for (size_t line = 0; line < size; line += 64) {
+          const bool changed = std::memcmp(page.data() + line, twin.data() + line, 64) != 0;
+          counted.lines += changed ? 1 : 0;
+          counted.runs += changed && !goes_on ? 1 : 0;
+          goes_on = changed;
+        }
+        const DepositedChanges done = deposit_changes(home.data(), page.data(), twin.data(), size, updates_twin, code);
+        EXPECT_EQ(done.bytes, counted.bytes);
+        EXPECT_EQ(done.lines, counted.lines);
+        EXPECT_EQ(done.runs, counted.runs);
+        EXPECT_EQ(std::memcmp(home.data(), expected.data(), size), 0);
+        EXPECT_EQ(std::memcmp(twin.data(), updates_twin ? page.data() : twin_before.data(), size), 0);
+      }
+    }
+  }
+}
+
 TEST_P(DiffProperty, StaysSmallWhateverIsChanged) {
   const size_t size = GetParam();
   Random random(size + 1);
@@ -308,6 +347,33 @@ TEST(DiffConcurrency, ApplyingDisturbsNoOtherByte) {
   stop = true;
   writer.join();
   EXPECT_EQ(lost.load(), 0u);
+}
+
+// The same where changes are deposited as they are compared, while the page changes as well: what was not deposited is the next time.
+TEST(DiffConcurrency, DepositingDisturbsNoOtherByte) {
+  for (const DiffCode code : {DiffCode::kBest, DiffCode::kPortable}) {
+    constexpr size_t kSize = 4096;
+    Page page(kSize), twin(kSize), home(kSize);
+    std::atomic<bool> stop{false};
+    std::atomic<uint64_t> lost{0}, writes{0};
+    std::thread writer([&] {
+      for (uint64_t n = 0; !stop.load(std::memory_order_relaxed); ++n) {
+        const auto value = static_cast<uint8_t>(n);
+        for (size_t i = 0; i < kSize; i += 2) store(page[i], value);
+        for (size_t i = 1; i < kSize; i += 2) store(home[i], value);
+        for (size_t i = 1; i < kSize; i += 2)
+          if (load(home[i]) != value) lost.fetch_add(1);
+        writes.fetch_add(1);
+      }
+    });
+    for (int round = 0; round < 2000 || writes.load() < 10; ++round)
+      deposit_changes(home.data(), page.data(), twin.data(), kSize, true, code);
+    stop = true;
+    writer.join();
+    EXPECT_EQ(lost.load(), 0u);
+    deposit_changes(home.data(), page.data(), twin.data(), kSize, true, code);
+    for (size_t i = 0; i < kSize; i += 2) ASSERT_EQ(home[i], page[i]) << i;
+  }
 }
 
 TEST(CopyPage, Copies) {

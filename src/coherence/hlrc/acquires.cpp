@@ -176,14 +176,15 @@ void Driver::invalidate_group(Group& group) MG_NO_THREAD_SAFETY_ANALYSIS {
   group.size = 0;
 }
 
-// Pages that stay in use get what has changed. A copy that is only read is fetched whole, into its frame; with a copy that is
-// written, the home copy goes to a buffer first, and what is different from the twin goes into the frame and the twin (H4).
-// All fetches are under way at the same time.
+// Pages that stay in use get what has changed. A copy that is only read is fetched whole, into its frame. With a copy that is
+// written, the home copy goes to a buffer first, unless this node can read it where it is, and what is different from the twin goes into the
+// frame and the twin (H4). All fetches are under way at the same time.
 void Driver::update(const Group& group) MG_NO_THREAD_SAFETY_ANALYSIS {
   struct Fetch {
     Completion log, page;
     uint64_t replaced;
-    std::byte* buffer;
+    const std::byte* home_copy;  // to merge; nullptr: the page is only read here
+    std::byte* buffer;           // it is in this one, if that is not nullptr
   };
   std::array<Fetch, kGroup> fetches;
   std::array<size_t, kGroup> updated;
@@ -194,23 +195,28 @@ void Driver::update(const Group& group) MG_NO_THREAD_SAFETY_ANALYSIS {
       if (!group.actions[i].contains(Verb::kLogFetch)) continue;
       const PageId page = group.pages[i];
       const NodeId home = records_[page.value].home();
+      const bool merges = group.actions[i].contains(Verb::kMerge);
       Fetch& fetch = fetches[n];
-      fetch.buffer = group.actions[i].contains(Verb::kMerge) ? twins_->acquire() : nullptr;
-      const std::span<std::byte> to(fetch.buffer != nullptr ? fetch.buffer : frame(page), page_size_);
+      fetch.log = fetch.page = {};
+      fetch.home_copy = fetch.buffer = nullptr;
       fetch.log = fetch_log_.start_append(home, {page, 1}, fetch.replaced);
-      fetch.page = services_.fabric.start_get_after(fetch.log, home, SegmentId::kFrames, offset(page), to);
       updated[n++] = i;
+      if (merges) fetch.home_copy = services_.fabric.memory_of(home, SegmentId::kFrames, offset(page), page_size_);
+      if (fetch.home_copy != nullptr) continue;
+      if (merges) fetch.home_copy = fetch.buffer = twins_->acquire();
+      const std::span<std::byte> to(merges ? fetch.buffer : frame(page), page_size_);
+      fetch.page = services_.fabric.start_get_after(fetch.log, home, SegmentId::kFrames, offset(page), to);
     }
     for (size_t k = 0; k < n; ++k) {
       services_.fabric.wait(fetches[k].log);
       services_.fabric.wait(fetches[k].page);
     }
   }
-  for (size_t k = 0; k < n; ++k)
-    if (fetches[k].buffer != nullptr) {
-      merge(group.pages[updated[k]], records_[group.pages[updated[k]].value], fetches[k].buffer);
-      twins_->release(fetches[k].buffer);
-    }
+  for (size_t k = 0; k < n; ++k) {
+    if (fetches[k].home_copy == nullptr) continue;
+    merge(group.pages[updated[k]], records_[group.pages[updated[k]].value], fetches[k].home_copy);
+    if (fetches[k].buffer != nullptr) twins_->release(fetches[k].buffer);
+  }
   count(Counter::kPagesFetched, n);
   count(Counter::kUpdates, n);
 }
@@ -220,13 +226,9 @@ void Driver::update(const Group& group) MG_NO_THREAD_SAFETY_ANALYSIS {
 void Driver::merge(PageId page, Record& record, const std::byte* home_copy) {
   const SubTimeScope timed(this_profile(), SubTime::kDiffs);
   MULTIGRAIN_STEP(frame(page));
-  size_t changed = 0;
-  static_cast<void>(for_each_change(home_copy, record.twin, page_size_, true, [&](size_t at, size_t length) {
-    copy_changes(frame(page) + at, home_copy + at, length);
-    changed += length;
-  }));
+  const DepositedChanges changed = deposit_changes(frame(page), home_copy, record.twin, page_size_, true);
   virtual_time::spend(&MachineCosts::diff_make_byte, page_size_);
-  virtual_time::spend(&MachineCosts::diff_apply_byte, changed);
+  virtual_time::spend(&MachineCosts::diff_apply_byte, changed.bytes);
 }
 
 }  // namespace multigrain::hlrc

@@ -41,35 +41,41 @@ std::span<const PageId> WrittenPages::take() {
 }
 
 ChangedLines Deposits::start(NodeId home, uint64_t offset, const Change& change, size_t page_size) {
-  // The bytes stay where they are until the deposit is complete: in a frame that no processor can write, or in its twin.
+  std::byte* const memory = fabric_.memory_of(home, SegmentId::kFrames, offset, page_size);
+  const DepositedChanges done = memory != nullptr
+                                    ? deposit_changes(memory, change.page, change.twin, page_size, change.updates_twin)
+                                    : start_put(home, offset, change, page_size);
+  virtual_time::spend(&MachineCosts::diff_make_byte, page_size);
+  ProcessorProfile& profile = this_profile();
+  profile.count(done.lines != 0 ? Counter::kDiffs : Counter::kEmptyDiffs);
+  profile.count(Counter::kDiffBytes, done.bytes);
+  profile.count(Counter::kDiffLines, done.lines);
+  return {.lines = done.lines, .runs = done.runs};
+}
+
+// The bytes stay where they are until the deposit is complete: in a frame that no processor can write, or in its twin.
+DepositedChanges Deposits::start_put(NodeId home, uint64_t offset, const Change& change, size_t page_size) {
   const std::byte* const bytes = change.updates_twin ? change.twin : change.page;
   std::array<Piece, 256> pieces;
   size_t n = 0;
-  uint64_t changed = 0;
-  ChangedLines lines;
+  DepositedChanges done;
   size_t counted = 0;  // the first byte that is in no line counted so far
-  const bool is_changed =
-      for_each_change(change.page, change.twin, page_size, change.updates_twin, [&](size_t at, size_t length) {
-        if (n == pieces.size()) {
-          put(home, offset, pieces);
-          n = 0;
-        }
-        pieces[n++] = {bytes + at, static_cast<uint32_t>(at), static_cast<uint32_t>(length)};
-        changed += length;
-        constexpr size_t kLine = diff_format::kLine;
-        const size_t end = (at + length + kLine - 1) / kLine * kLine;
-        const size_t first = at / kLine * kLine;
-        if (lines.lines == 0 || first > counted) ++lines.runs;
-        lines.lines += static_cast<uint32_t>((end - std::max(counted, first)) / kLine);
-        counted = end;
-      });
+  for_each_change(change.page, change.twin, page_size, change.updates_twin, [&](size_t at, size_t length) {
+    if (n == pieces.size()) {
+      put(home, offset, pieces);
+      n = 0;
+    }
+    pieces[n++] = {bytes + at, static_cast<uint32_t>(at), static_cast<uint32_t>(length)};
+    done.bytes += length;
+    constexpr size_t kLine = diff_format::kLine;
+    const size_t end = (at + length + kLine - 1) / kLine * kLine;
+    const size_t first = at / kLine * kLine;
+    if (done.lines == 0 || first > counted) ++done.runs;
+    done.lines += static_cast<uint32_t>((end - std::max(counted, first)) / kLine);
+    counted = end;
+  });
   if (n != 0) put(home, offset, {pieces.data(), n});
-  virtual_time::spend(&MachineCosts::diff_make_byte, page_size);
-  ProcessorProfile& profile = this_profile();
-  profile.count(is_changed ? Counter::kDiffs : Counter::kEmptyDiffs);
-  profile.count(Counter::kDiffBytes, changed);
-  profile.count(Counter::kDiffLines, lines.lines);
-  return lines;
+  return done;
 }
 
 void Deposits::finish() {

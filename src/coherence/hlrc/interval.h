@@ -11,6 +11,7 @@
 #include "base/steps.h"
 #include "coherence/hlrc/line_history.h"
 #include "fabric/fabric.h"
+#include "memory/diff.h"
 #include "memory/page_pool.h"
 #include "memory/sparse_table.h"
 
@@ -65,6 +66,7 @@ class Deposits {
   void finish();
 
  private:
+  DepositedChanges start_put(NodeId home, uint64_t offset, const Change& change, size_t page_size);
   void put(NodeId home, uint64_t offset, std::span<const Piece> pieces);
 
   Fabric& fabric_;

@@ -232,6 +232,13 @@ Completion ShmFabric::start_put_pieces(NodeId to, SegmentId segment, uint64_t of
   return {};
 }
 
+std::byte* ShmFabric::memory_of(NodeId to, SegmentId segment, uint64_t offset, uint64_t length) {
+  check_range(to, segment, offset, length);
+  uint64_t run = 0;
+  std::byte* const target = at(to, segment, offset, run);
+  return run < length ? nullptr : target;
+}
+
 Completion ShmFabric::start_put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) {
   put(to, segment, offset, bytes);
   return {};

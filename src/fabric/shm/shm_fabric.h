@@ -67,6 +67,7 @@ class ShmFabric final : public Fabric, public MappedObject {
   Completion start_put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) override;
   Completion start_get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) override;
   Completion start_put_pieces(NodeId to, SegmentId segment, uint64_t offset, std::span<const Piece> pieces) override;
+  std::byte* memory_of(NodeId to, SegmentId segment, uint64_t offset, uint64_t length) override;
   [[nodiscard]] bool is_complete(Completion completion) override;
   void wait(Completion completion) override;
   [[nodiscard]] std::span<std::byte> own_segment(SegmentId segment) override {
