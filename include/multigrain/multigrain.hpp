@@ -32,6 +32,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -42,6 +43,7 @@
 #include <span>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <type_traits>
 #include <utility>
 
@@ -284,9 +286,74 @@ template <typename T>
 
 // --- Synchronisation ----------------------------------------------------------------------------------------------
 
-/// A lock that every node can take: Lockable, so std::lock_guard, std::unique_lock and std::scoped_lock work. Not
+// Waits with a time limit. Their limits are of any clock (std::chrono::steady_clock, mg::clock, ...). The waiter looks
+// again after 20 microseconds, after 40, ..., and then each millisecond: so it comes late by up to a millisecond, and
+// costs a look a millisecond, which for a lock or a semaphore that another node has is a message or two. Waits
+// without a limit sleep until they are woken. Where a limit is for what should not happen, long ones cost nothing more.
+
+namespace detail {
+
+/// Sleeps between looks: in steps, so that the intervals of a thread that waits long are long. Not beyond the limit.
+class nap {
+ public:
+  explicit nap(std::chrono::nanoseconds first = std::chrono::microseconds(20)) : step_(first) {}
+  /// Returns whether there is time left, after it has slept for some of it.
+  template <typename Clock, typename Duration>
+  bool until(const std::chrono::time_point<Clock, Duration>& limit) {
+    const auto now = Clock::now();
+    if (now >= limit) return false;
+    // Long limits do not fit into nanoseconds.
+    const auto left = limit - now;
+    std::this_thread::sleep_for(left < step_ ? std::chrono::duration_cast<std::chrono::nanoseconds>(left) : step_);
+    step_ = std::min<std::chrono::nanoseconds>(2 * step_, std::chrono::milliseconds(1));
+    return true;
+  }
+
+ private:
+  std::chrono::nanoseconds step_;
+};
+
+/// Tries until `try_it()` returns true, or the time has come; at least once. Returns whether it has.
+template <typename Clock, typename Duration, typename Try>
+bool try_until(const std::chrono::time_point<Clock, Duration>& limit, Try&& try_it) {
+  nap between;
+  do {
+    if (try_it()) return true;
+  } while (between.until(limit));
+  return false;
+}
+
+/// The moment at which a wait of that length ends; the last one there is, if it is so long.
+template <typename Rep, typename Period>
+clock::time_point after(const std::chrono::duration<Rep, Period>& length) {
+  const auto now = clock::now();
+  // In double precision, since what the caller's unit can say may be too long for nanoseconds.
+  using seconds = std::chrono::duration<double>;
+  if (seconds(length) >= seconds(clock::time_point::max() - now)) return clock::time_point::max();
+  return now + std::chrono::ceil<clock::duration>(length);
+}
+
+/// The members of a lock that have a time limit, made of try_lock.
+template <typename Lock>
+class timed_lock {
+ public:
+  /// Waits for the lock, but not longer than that. Returns whether the caller has it: then it is an acquire. A try may
+  /// fail while other nodes keep asking for the lock, so use lock() where fairness matters.
+  template <typename Rep, typename Period>
+  [[nodiscard]] bool try_lock_for(const std::chrono::duration<Rep, Period>& length) {
+    return try_lock_until(after(length));
+  }
+  template <typename Clock, typename Duration>
+  [[nodiscard]] bool try_lock_until(const std::chrono::time_point<Clock, Duration>& limit) {
+    return try_until(limit, [this] { return static_cast<Lock*>(this)->try_lock(); });
+  }
+};
+
+}  // namespace detail
+
+/// A lock that every node can take: TimedLockable, so std::lock_guard, std::unique_lock and std::scoped_lock work. Not
 /// recursive. unlock is a release, lock and a successful try_lock are acquires.
-class mutex : public detail::owned_handle<mg_lock_t, mg_lock_destroy> {
+class mutex : public detail::owned_handle<mg_lock_t, mg_lock_destroy>, public detail::timed_lock<mutex> {
  public:
   mutex() : owned_handle(mg_lock_create()) {}
   void lock() noexcept { mg_lock(native_handle()); }
@@ -295,8 +362,8 @@ class mutex : public detail::owned_handle<mg_lock_t, mg_lock_destroy> {
 };
 
 /// The same lock by value, owned by somebody else: trivially copyable, so that it can be captured by a callable that is
-/// sent to another processor, or stored by the thousand. Lockable too.
-class mutex_ref {
+/// sent to another processor, or stored by the thousand. TimedLockable too.
+class mutex_ref : public detail::timed_lock<mutex_ref> {
  public:
   explicit mutex_ref(mg_lock_t handle) noexcept : handle_(handle) {}
   mutex_ref(const mutex& owner) noexcept : handle_(owner.native_handle()) {}
@@ -322,6 +389,37 @@ class condition_variable : public detail::owned_handle<mg_cond_t, mg_cond_destro
   void wait(std::unique_lock<Mutex>& lock, Predicate until) {
     while (!until()) wait(lock);
   }
+  /// Waits until `until()` is true, but not longer than that; returns `until()`. It needs no notification: it gives up
+  /// the lock for a nap, and looks again. A notify_one wakes a processor that waits without a limit, if there is one.
+  template <typename Mutex, typename Rep, typename Period, typename Predicate>
+  bool wait_for(std::unique_lock<Mutex>& lock, const std::chrono::duration<Rep, Period>& length, Predicate until) {
+    return wait_until(lock, detail::after(length), std::move(until));
+  }
+  template <typename Mutex, typename Clock, typename Duration, typename Predicate>
+  bool wait_until(std::unique_lock<Mutex>& lock, const std::chrono::time_point<Clock, Duration>& limit,
+                  Predicate until) {
+    detail::nap between;
+    while (!until()) {
+      lock.unlock();
+      const bool in_time = between.until(limit);
+      lock.lock();
+      if (!in_time) return until();
+    }
+    return true;
+  }
+  /// One nap of those: returns no_timeout within a millisecond, notified or not, and timeout once the time has come. For
+  /// loops that look at their condition themselves.
+  template <typename Mutex, typename Rep, typename Period>
+  std::cv_status wait_for(std::unique_lock<Mutex>& lock, const std::chrono::duration<Rep, Period>& length) {
+    return wait_until(lock, detail::after(length));
+  }
+  template <typename Mutex, typename Clock, typename Duration>
+  std::cv_status wait_until(std::unique_lock<Mutex>& lock, const std::chrono::time_point<Clock, Duration>& limit) {
+    lock.unlock();
+    const bool in_time = detail::nap(std::chrono::microseconds(200)).until(limit);
+    lock.lock();
+    return in_time ? std::cv_status::no_timeout : std::cv_status::timeout;
+  }
   void notify_one() noexcept { mg_cond_signal(native_handle()); }
   void notify_all() noexcept { mg_cond_broadcast(native_handle()); }
 };
@@ -340,6 +438,15 @@ class counting_semaphore : public detail::owned_handle<mg_sem_t, mg_sem_destroy>
   explicit counting_semaphore(unsigned value) : owned_handle(mg_sem_create(value)) {}
   void acquire() noexcept { mg_sem_wait(native_handle()); }
   [[nodiscard]] bool try_acquire() noexcept { return mg_sem_trywait(native_handle()) != 0; }
+  /// Waits for one, but not longer than that. Returns whether the caller has taken one.
+  template <typename Rep, typename Period>
+  [[nodiscard]] bool try_acquire_for(const std::chrono::duration<Rep, Period>& length) {
+    return try_acquire_until(detail::after(length));
+  }
+  template <typename Clock, typename Duration>
+  [[nodiscard]] bool try_acquire_until(const std::chrono::time_point<Clock, Duration>& limit) {
+    return detail::try_until(limit, [this] { return try_acquire(); });
+  }
   void release(unsigned count = 1) noexcept {
     for (; count != 0; --count) mg_sem_post(native_handle());
   }
@@ -353,6 +460,16 @@ class flag : public detail::owned_handle<mg_flag_t, mg_flag_destroy> {
   [[nodiscard]] std::uint32_t get() const noexcept { return mg_flag_get(native_handle()); }
   /// Until the value equals `value`.
   void wait(std::uint32_t value = 1) const noexcept { mg_flag_wait(native_handle(), value); }
+  /// Until the value equals `value`, but not longer than that. Returns whether it has been seen to: a value that the flag
+  /// has for less than a millisecond may be missed.
+  template <typename Rep, typename Period>
+  [[nodiscard]] bool wait_for(std::uint32_t value, const std::chrono::duration<Rep, Period>& length) const {
+    return wait_until(value, detail::after(length));
+  }
+  template <typename Clock, typename Duration>
+  [[nodiscard]] bool wait_until(std::uint32_t value, const std::chrono::time_point<Clock, Duration>& limit) const {
+    return detail::try_until(limit, [this, value] { return get() == value; });
+  }
 };
 
 // --- Processors ----------------------------------------------------------------------------------------------------
@@ -402,6 +519,24 @@ Callable* send(const Callable& callable) {
   return ::new (allocate_bytes(sizeof(Callable), options)) Callable(callable);
 }
 
+/// Starts a copy of the callable on the processor, and returns what mg_spawn does. `what` is the caller, for the sentence
+/// about a captured local variable.
+template <typename Callable>
+int start(unsigned processor, const Callable& callable, const char* what) {
+  if (processor / processors_per_node() != node()) refuse_locals(callable, what);
+  Callable* const block = send(callable);
+  const int status = mg_spawn(
+      processor,
+      [](void* argument) noexcept {
+        Callable mine(*static_cast<Callable*>(argument));
+        mg_free(argument);
+        call(mine);
+      },
+      block);
+  if (status != 0) mg_free(block);
+  return status;
+}
+
 }  // namespace detail
 
 /// Starts `callable` on an idle processor; join() waits for it. Called on node 0. The callable, with what it captured
@@ -412,18 +547,7 @@ Callable* send(const Callable& callable) {
 /// also for a capture of a local variable by reference, unless the processor is on the caller's node.
 template <detail::sendable Callable>
 void spawn(unsigned processor, Callable callable) {
-  if (processor / processors_per_node() != node()) detail::refuse_locals(callable, "mg::spawn");
-  Callable* const block = detail::send(callable);
-  const int status = mg_spawn(
-      processor,
-      [](void* argument) noexcept {
-        Callable mine(*static_cast<Callable*>(argument));
-        mg_free(argument);
-        detail::call(mine);
-      },
-      block);
-  if (status != 0) mg_free(block);
-  detail::check(status, "mg::spawn");
+  detail::check(detail::start(processor, callable, "mg::spawn"), "mg::spawn");
 }
 
 /// Runs a copy of `callable` on every processor, the caller included, and returns when all have ended. Called on

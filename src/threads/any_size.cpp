@@ -60,10 +60,13 @@ void __multigrain_threads_atomic_load(size_t size, const void* object, void* val
   if (size == 0 || !needs_lock(reach, object, size)) return real(size, object, value, order);
   const KeepErrno keep;
   Operand loaded(size);
+  bool moved = false;
   {
     const LockedObject lock(object);
-    std::memcpy(loaded.data(), object, size);
+    moved = lock.has_moved();
+    if (!moved) std::memcpy(loaded.data(), object, size);
   }
+  if (moved) return __multigrain_threads_atomic_load(size, object, value, order, real);
   loaded.copy_to(value);
   looked_at(object, 0, false);
 }
@@ -76,8 +79,13 @@ void __multigrain_threads_atomic_store(size_t size, void* object, const void* va
   if (size == 0 || !needs_lock(reach, object, size)) return real(size, object, value, order);
   const KeepErrno keep;
   Operand stored(value, size);
-  const LockedObject lock(object);
-  std::memcpy(object, stored.data(), size);
+  bool moved = false;
+  {
+    const LockedObject lock(object);
+    moved = lock.has_moved();
+    if (!moved) std::memcpy(object, stored.data(), size);
+  }
+  if (moved) __multigrain_threads_atomic_store(size, object, value, order, real);
 }
 
 void __multigrain_threads_atomic_exchange(size_t size, void* object, const void* value, void* old_value, int order,
@@ -88,11 +96,16 @@ void __multigrain_threads_atomic_exchange(size_t size, void* object, const void*
   if (size == 0 || !needs_lock(reach, object, size)) return real(size, object, value, old_value, order);
   const KeepErrno keep;
   Operand stored(value, size), was(size);
+  bool moved = false;
   {
     const LockedObject lock(object);
-    std::memcpy(was.data(), object, size);
-    std::memcpy(object, stored.data(), size);
+    moved = lock.has_moved();
+    if (!moved) {
+      std::memcpy(was.data(), object, size);
+      std::memcpy(object, stored.data(), size);
+    }
   }
+  if (moved) return __multigrain_threads_atomic_exchange(size, object, value, old_value, order, real);
   was.copy_to(old_value);
 }
 
@@ -107,14 +120,20 @@ bool __multigrain_threads_atomic_compare_exchange(size_t size, void* object, voi
   const KeepErrno keep;
   Operand wanted(expected, size), stored(desired, size);
   bool equal = false;
+  bool moved = false;
   {
     const LockedObject lock(object);
-    equal = std::memcmp(object, wanted.data(), size) == 0;
-    if (equal)
-      std::memcpy(object, stored.data(), size);
-    else
-      std::memcpy(wanted.data(), object, size);
+    moved = lock.has_moved();
+    if (!moved) {
+      equal = std::memcmp(object, wanted.data(), size) == 0;
+      if (equal)
+        std::memcpy(object, stored.data(), size);
+      else
+        std::memcpy(wanted.data(), object, size);
+    }
   }
+  if (moved)
+    return __multigrain_threads_atomic_compare_exchange(size, object, expected, desired, success, failure, real);
   if (!equal) wanted.copy_to(expected);
   looked_at(object, 0, equal);
   return equal;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <optional>
 
 #include "threads/abi.h"
 
@@ -136,9 +137,11 @@ struct CompareExchange {
   T after(T old) const { return old == expected ? desired : old; }
 };
 
+// Returns what was there; nothing, and nothing is done, if the object has moved to lines meanwhile.
 template <typename T, typename Operation>
-T perform_under_lock(T* object, const Operation& operation) {
+std::optional<T> perform_under_lock(T* object, const Operation& operation) {
   const LockedObject lock(object);
+  if (lock.has_moved()) return std::nullopt;
   // A thread that reads the object without the lock, as a race, sees one value or the other.
   const T old = *static_cast<volatile T*>(object);
   const T fresh = operation.after(old);
@@ -158,12 +161,12 @@ T perform_where_others_are(Reach reach, T* object, const Operation& operation) {
   const KeepErrno keep;
   meet_others();
   T old{};
-  if (reach == Reach::kLocked) {
-    old = perform_under_lock(object, operation);
-  } else if (reach == Reach::kLines) {
-    const ExclusiveLines lines(object, sizeof(T));
+  if (const auto found = reach == Reach::kLocked ? perform_under_lock(object, operation) : std::nullopt) {
+    old = *found;
+  } else if (reach == Reach::kPages) {
     old = operation.by_instruction(object);
   } else {
+    const ExclusiveLines lines(object, sizeof(T));
     old = operation.by_instruction(object);
   }
   looked_at(object, number_of(old), operation.after(old) != old);

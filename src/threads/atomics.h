@@ -36,6 +36,10 @@
 // A plain access that races with an atomic one is a race, as in C11; one that is ordered by what the program does
 // otherwise (a barrier, the end of a thread) sees and is seen.
 //
+// A page may move to lines for good (docs/internals/hlrc.md), where all processors meet: at a barrier, or where they come by at a
+// lock, which may be the lock of an atomic operation. So the operation looks again when it has the lock (has_moved()). While it has
+// the lock its thread comes by nowhere, and the page stays.
+//
 // A loop that waits for an atomic store takes the lock each time it looks. The storing thread gets it in turn, since
 // locks go to nodes in the order in which they ask; and a thread that looks at the same value again and again gives up
 // its core now and then (looked_at()). In virtual time each look is synchronisation, so waiting costs what it does.
@@ -80,9 +84,13 @@ class LockedObject {
   ~LockedObject();
   LockedObject(const LockedObject&) = delete;
   LockedObject& operator=(const LockedObject&) = delete;
+  // Returns whether the object was moved to lines before the thread had the lock. Then it must not be touched under it, and
+  // reach_of(object) is kLines from now on.
+  [[nodiscard]] bool has_moved() const { return reach_of(object_) == Reach::kLines; }
 
  private:
   Sync& sync_;
+  const void* const object_;
   const SyncId lock_;
 };
 

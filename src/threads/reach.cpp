@@ -43,7 +43,8 @@ Reach reach_of(const void* object) {
   return node->config().protocol_of(Grain::kPage).kind == ProtocolKind::kSc ? Reach::kPages : Reach::kLocked;
 }
 
-LockedObject::LockedObject(const void* object) : sync_(Node::get()->sync()), lock_(lock_of(sync_, object)) {
+LockedObject::LockedObject(const void* object)
+    : sync_(Node::get()->sync()), object_(object), lock_(lock_of(sync_, object)) {
   // The lock may have to be waited for, and no thread waits with a hazard published.
   checks::begin_access();
   sync_.lock(lock_);
