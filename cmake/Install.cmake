@@ -21,7 +21,7 @@ endforeach()
 install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 if(TARGET manual)
   install(DIRECTORY ${PROJECT_BINARY_DIR}/share/man/ DESTINATION ${CMAKE_INSTALL_MANDIR})
-  install(DIRECTORY ${PROJECT_BINARY_DIR}/share/bash-completion ${PROJECT_BINARY_DIR}/share/zsh
+  install(DIRECTORY ${PROJECT_BINARY_DIR}/share/bash-completion ${PROJECT_BINARY_DIR}/share/zsh ${PROJECT_BINARY_DIR}/share/fish
     DESTINATION ${CMAKE_INSTALL_DATADIR})
 endif()
 # In a folder docs beside README.md, as its links and the library's messages say.
@@ -44,3 +44,9 @@ install(FILES ${PROJECT_BINARY_DIR}/MultigrainConfig.cmake ${PROJECT_BINARY_DIR}
 file(RELATIVE_PATH prefix_from_pc ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 configure_file(${PROJECT_SOURCE_DIR}/cmake/multigrain.pc.in ${PROJECT_BINARY_DIR}/multigrain.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/multigrain.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+# The target installed: what `cmake --install` takes, and neither the workloads nor the tests.
+targets_below(src_targets ${PROJECT_SOURCE_DIR}/src)
+targets_below(study_targets ${PROJECT_SOURCE_DIR}/study)
+targets_below(tools_targets ${PROJECT_SOURCE_DIR}/tools)
+add_custom_target(installed DEPENDS ${src_targets} ${study_targets} ${tools_targets})

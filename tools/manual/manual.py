@@ -5,6 +5,7 @@ no option are in docs/user/mgrun.md.
 usage: manual.py man COMMAND OUTPUT                 the manual page of a command, in roff's macros man
        manual.py bash COMMAND OUTPUT                what completes it in bash
        manual.py zsh COMMAND OUTPUT                 and in zsh
+       manual.py fish COMMAND OUTPUT                and in fish
        manual.py options COMMAND                    its options, one a line: for tests of the documentation
 
 COMMAND is an executable; it and its subcommands are run with --help.
@@ -22,6 +23,7 @@ from pathlib import Path
 ABOUT = {
     "mgrun": ("run a program on a cluster of shared-memory machines", "mgcc, mgstudy, mgbench, mgtrace"),
     "mgcc": ("compile C programs for Multigrain, with access checks", "mgrun"),
+    "mg++": ("compile C++ programs for Multigrain, with access checks", "mgcc, mgrun"),
     "mgtrace": ("record reference traces, and compute how good placement could be", "mgrun"),
     "mgbench": ("measure what each Multigrain primitive costs on this machine", "mgrun"),
     "mgstudy": ("run a program on a family of emulated machines, and report", "mgrun"),
@@ -324,13 +326,55 @@ def zsh_completion(command: str) -> str:
     return "\n".join(out) + "\n"
 
 
+def fish_word(text: str) -> str:
+    text = text.splitlines()[0].split(";")[0] if text else ""
+    text += ")" * (text.count("(") - text.count(")"))  # of what was cut off
+    return "'" + text.strip().replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def fish_options(name: str, of: Help, condition: str) -> list[str]:
+    """A line for each option; `condition` says where on the command line they are offered."""
+    out = []
+    for option in of.options():
+        words = [f"complete -c {name}"]
+        if condition:
+            words.append(f"-n {fish_word(condition)}")
+        for flag in option.flags:
+            bare = flag.rstrip("=")
+            if bare.startswith("--"):
+                words.append(f"-l {bare[2:]}")
+            else:
+                words.append(f"-s {bare[1:]}" if len(bare) == 2 else f"-o {bare[1:]}")
+        if option.choices:
+            words.append(f"-x -a {fish_word(' '.join(option.choices))}")
+        elif option.value:
+            words.append("-r")
+        words.append(f"-d {fish_word(option.text)}")
+        out.append(" ".join(words))
+    return out
+
+
+def fish_completion(command: str) -> str:
+    name = Path(command).name
+    own = help_of(command)
+    subs = subcommand_helps(command, own)
+    out = [f"# Completes {name} in fish; made by tools/manual/manual.py out of its --help."]
+    first = "__fish_use_subcommand" if subs else ""
+    for sub, text in own.subcommands.items():
+        out.append(f"complete -c {name} -n {first} -a {sub} -d {fish_word(text)}")
+    out += fish_options(name, own, first)
+    for sub, of in subs.items():
+        out += fish_options(name, of, f"__fish_seen_subcommand_from {sub}")
+    return "\n".join(out) + "\n"
+
+
 def all_options(command: str) -> set[str]:
     own = help_of(command)
     return {flag for of in (own, *subcommand_helps(command, own).values()) for flag in words_of(of)}
 
 
 def main(arguments: list[str]) -> int:
-    makers = {"man": man_page, "bash": bash_completion, "zsh": zsh_completion}
+    makers = {"man": man_page, "bash": bash_completion, "zsh": zsh_completion, "fish": fish_completion}
     if len(arguments) == 2 and arguments[0] == "options":
         print("\n".join(sorted(all_options(arguments[1]))))
         return 0
