@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Repeats tables II to VII of the GeNIMA emulation paper in counted time, and prints the tables of docs/studies/genima-study.md.
+"""Repeats tables II to VII and figures 4 to 7 of the GeNIMA emulation paper in counted time, and prints the tables of docs/studies/genima-study.md.
 
 usage: genima_study.py [--bin DIR] [--cache DIR] [--out DIR] [--jobs N] [--skew TIME] [--size test|paper] [--only NAME,NAME]
                        [--doc FILE] [SECTION...]
@@ -7,15 +7,15 @@ usage: genima_study.py [--bin DIR] [--cache DIR] [--out DIR] [--jobs N] [--skew 
 The applications run under hlrc on 32 and 64 processors in nodes of 4, 8 and 16, on the machines genima-myrinet and
 genima-origin, with which `mgbench --clock counted` prints the paper's Table I. Programs are those of the target counted_workloads.
 Results are kept in --cache and used again by mgstudy; JSON and HTML reports are left in --out. With --doc the tables also take the
-place of those in that page. Sections: finding, table3, table4, speedups, widths, rights, slower, ahead, work; all if none is named.
+place of those in that page. Sections: finding, table3, table4, speedups, widths, rights, balance, larger, slower, ahead,
+work; all if none is named.
 """
 
 import json
 import os
-import subprocess
 
 from multigrain.study.verdicts import Bounds, exact_verdict
-from paper_study import NONE, CountedStudy, counted_parser, head, quotient, row, run_study
+from paper_study import NONE, TABLES, CountedStudy, counted_parser, head, quotient, row, run_study
 
 APPLICATIONS = {
     "FFTst": ("fft", "--variant", "staggered"),
@@ -28,10 +28,12 @@ APPLICATIONS = {
 }
 WIDTHS = (4, 8, 16)
 NETWORKS = ("genima-myrinet", "genima-origin")
-TABLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tables")
 # How much slower processors are in the experiment, for which the paper has no figure.
 SLOWER = 4
 AHEAD = (0, 1, 2, 4, 8, 16)
+# FFT's, as powers of two: the first is --size paper, and the paper gives none.
+LARGE = (15, 18, 20)
+FAULTS = ("read_faults", "write_faults", "upgrades")
 CALLS = ("grant_reads", "grant_writes", "revoke_writes", "revokes")
 
 
@@ -54,18 +56,6 @@ class Study(CountedStudy):
             processors, "--node-sizes", ",".join(map(str, widths)), "--protocol", "hlrc", *options,
             machine=machine or network,
         )  # fmt: skip
-
-    def against(self, table, labels):
-        path = os.path.join(TABLES, table)
-        files = [os.path.join(self.options.out, f"{label}.json") for label in labels]
-        command = [
-            os.path.join(self.options.bin, "mgstudy"),
-            "against",
-            path,
-            *filter(os.path.exists, files),
-            "--markdown",
-        ]
-        print(subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True).stdout, end="", flush=True)
 
     def of_networks(self, table, processors):
         labels = []
@@ -122,6 +112,49 @@ class Study(CountedStudy):
     def rights(self):
         """Table VII: the average cost of a call that changes access rights, on 64 processors"""
         self.of_widths("genima-table7.json", (64,))
+
+    def balance(self):
+        """Figures 4 to 7: the processors of FFTst before and after balancing, 2^20 points, 64 processors on the Origin 2000"""
+        columns = ["C", "ms", "user: mean", "least", "most", "faults: mean", "least", "most"]
+        head("", [*columns, "pages fetched: mean", "least", "most", "most above the mean"])
+        labels = []
+        for variant in ("staggered", "balanced"):
+            label = f"fft-{variant}-{LARGE[-1]}"
+            points = self.fft(label, LARGE[-1], variant, WIDTHS)
+            labels.append(label)
+            for width in WIDTHS:
+                cells = of_processors(points[width]) if width in points else ["failed"] * 11
+                row(variant, str(width), *cells)
+        print()
+        self.against("genima-figures.json", labels)
+
+    def larger(self):
+        """An experiment: FFTst of more points, on 64 processors in nodes of 4"""
+        head("", ["network", "speedup", "user", "data", "barrier", "rights", "pages a change of rights"], 1)
+        for points in LARGE:
+            for network in NETWORKS:
+                found = self.fft(f"fft-{points}-{network}", points, "staggered", (4,), network)
+                point = found.get(4)
+                if point is None:
+                    row(f"2^{points}", network, *["failed"] * 6)
+                    continue
+                whole = point["elapsed_ns"]
+                row(
+                    f"2^{points}",
+                    network,
+                    quotient(found.get(0, {}).get("elapsed_ns"), whole),
+                    *(f"{100 * point['mean_ns'][part] / whole:.1f}%" for part in ("user", "data_wait", "barrier")),
+                    f"{100 * point['rights_ns'] / whole:.1f}%",
+                    work_of(point)[-1],
+                )
+
+    def fft(self, label, points, variant, widths, network="genima-origin"):
+        path = os.path.join(self.options.bin, "workloads", "counted", "fft")
+        log = str(points) if self.options.size == "paper" else "12"
+        return self.family(
+            label, [path, "-m", log, "--variant", variant], 64, "--node-sizes", ",".join(map(str, widths)), "--protocol",
+            "hlrc", machine=network,
+        )  # fmt: skip
 
     def slower(self):
         """An experiment: processors whose instructions take 4 times as long, 32 of them in nodes of 4"""
@@ -195,7 +228,18 @@ def share(point):
 
 
 def faults(point):
-    return sum(point["counters"][name] for name in ("read_faults", "write_faults", "upgrades"))
+    return sum(point["counters"][name] for name in FAULTS)
+
+
+def of_processors(point):
+    whole = point["elapsed_ns"]
+    cells = [f"{whole / 1e6:.1f}"]
+    counts = [[each["user_ns"] for each in point["processors"]]]
+    counts.append([sum(each["counters"][name] for name in FAULTS) for each in point["processors"]])
+    counts.append([each["counters"]["pages_fetched"] for each in point["processors"]])
+    for values, shown in zip(counts, (lambda value: f"{100 * value / whole:.1f}%", "{:.0f}".format, "{:.0f}".format)):
+        cells += [shown(sum(values) / len(values)), shown(min(values)), shown(max(values))]
+    return [*cells, f"{100 * (max(values) * len(values) / sum(values) - 1):.0f}%"]
 
 
 def work_of(point):
@@ -219,7 +263,19 @@ def work_of(point):
 
 
 def main():
-    sections = ("finding", "table3", "table4", "speedups", "widths", "rights", "slower", "ahead", "work")
+    sections = (
+        "finding",
+        "table3",
+        "table4",
+        "speedups",
+        "widths",
+        "rights",
+        "balance",
+        "larger",
+        "slower",
+        "ahead",
+        "work",
+    )
     parser = counted_parser(__doc__, out="genima-study")
     parser.set_defaults(skew=None)
     parser.add_argument("--size", choices=("test", "paper"), default="paper", help="of the problems (default paper)")

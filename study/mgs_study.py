@@ -14,9 +14,8 @@ slowed, transformations, latencies, breakdowns; all if none is named.
 
 import json
 import os
-import subprocess
 
-from paper_study import NONE, CountedStudy, counted_parser, head, percent, quotient, row, run_study, slowed
+from paper_study import NONE, TABLES, CountedStudy, counted_parser, head, percent, quotient, row, run_study, slowed
 
 APPLICATIONS = ("jacobi", "matmul", "fft", "gauss", "water", "barnes", "tsp", "unstructured")
 TRANSFORMATIONS = {
@@ -32,7 +31,6 @@ OF_LATENCY = {"jacobi": ("jacobi",), "water": ("water",), "water-kernel": ("wate
 PROCESSORS = 32
 SIZES = (1, 2, 4, 8, 16, 32)
 CYCLE = 50  # ns
-TABLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tables")
 COMPILED = ("--protocol", "mgs", "--page-size", "1024", "--mgrun-option=--mgs=translation=compiled")
 # The same program on the hardware's pages: nothing is charged for its translations.
 HARDWARE = ("--protocol", "mgs", "--prefetch", "0", "--mgrun-option=--mgs=translation=hardware")
@@ -75,19 +73,6 @@ class Study(CountedStudy):
         """One processor and one node of all."""
         kind = "translated" if options is COMPILED else "hardware"
         return self.points(f"{name}-{kind}-whole", name, *options, sizes=(PROCESSORS,))
-
-    def against(self, table, labels, of=None):
-        """`mgstudy against`; with `of`, rows are about that machine in the place of the table's."""
-        path = os.path.join(TABLES, table)
-        if of is not None:
-            with open(path, encoding="utf-8") as file:
-                contents = json.load(file)
-            contents["of"] = {key: value for key, value in contents["of"].items() if key != "machine"}
-            path = os.path.join(self.options.out, f"of-{of}-{table}")
-            with open(path, "w", encoding="utf-8") as file:
-                json.dump(contents, file)
-        command = [os.path.join(self.options.bin, "mgstudy"), "against", path, *map(self.path, labels), "--markdown"]
-        print(subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True).stdout, end="", flush=True)
 
     def translation(self):
         """Table 3: translation, millions of cycles on one processor"""

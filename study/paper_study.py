@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 MACHINES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "machines")
+TABLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tables")
 
 
 NONE = "–"
@@ -132,6 +133,28 @@ class CountedStudy:
             for point in study["points"]
             if point.get("elapsed_ns")
         }
+
+    def against(self, table, labels, of=None):
+        """Prints what `mgstudy against` says of a paper's table, and of those of the studies of these names that were made;
+        with `of`, a word for its name, of a copy of the table that is about any machine."""
+        path = os.path.join(TABLES, table)
+        if of is not None:
+            with open(path, encoding="utf-8") as file:
+                contents = json.load(file)
+            contents["of"] = {key: value for key, value in contents["of"].items() if key != "machine"}
+            path = os.path.join(self.options.out, f"of-{of}-{table}")
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump(contents, file)
+        files = [os.path.join(self.options.out, f"{label}.json") for label in dict.fromkeys(labels)]
+        files = list(filter(os.path.exists, files))
+        if not files:
+            print("Nothing that the table is about was measured.")
+            return
+        command = [os.path.join(self.options.bin, "mgstudy"), "against", path, *files, "--markdown"]
+        run = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
+        if run.returncode not in (0, 1):
+            sys.exit(f"{script_name()}: {' '.join(command)} ended with status {run.returncode}")
+        print(run.stdout, end="", flush=True)
 
     def how(self):
         """The options of mgstudy for runs in counted time."""

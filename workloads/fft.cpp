@@ -7,7 +7,9 @@
 //
 // Variants. By default a processor begins a transpose with the band of its right neighbour, as the SPLASH-2 program
 // does, so the processors of a node want the same pages from the same node at about the same time. `staggered` spreads
-// the processors of a node over the other nodes ([GeNIMA], section III: FFTst).
+// the processors of a node over the other nodes ([GeNIMA], section III: FFTst). `balanced` also has them compete less for the
+// pages that they fetch (section V.A): each fetches an equal share of the other nodes' bands for its node, and reads the
+// shares of the others in the order in which those fetch them.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -44,7 +46,7 @@ size_t rows;     // of the input, a power of two: the smaller factor of n
 size_t columns;  // of the input, a power of two
 unsigned iterations;
 uint64_t seed;
-bool staggered;
+enum class Order : uint8_t { kByNumber, kStaggered, kBalanced } order_of_reading;  // of a transpose's bands
 Complex* values;  // rows x columns, or columns x rows between the transposes; the result is in `others`
 Complex* others;
 std::vector<Complex> roots;  // exp(-2 pi i k / columns), k < columns / 2
@@ -105,16 +107,25 @@ std::vector<unsigned> order_of_bands() {
   const unsigned on_node = mg_processors_per_node();
   const unsigned me = mg_processor();
   std::vector<unsigned> order;
-  if (!staggered) {
+  if (order_of_reading == Order::kByNumber) {
     for (unsigned k = 1; k <= processors; ++k) order.push_back((me + k) % processors);
     return order;
   }
-  // Each processor of the node begins at another place of the circle of bands that are elsewhere.
+  // Each processor of the node begins at another place of the circle of bands that are elsewhere: at its share of them.
   const unsigned place = me % on_node;
   const unsigned after_node = me - place + on_node;
-  const unsigned elsewhere = processors - on_node;
-  for (unsigned k = 0; k < elsewhere; ++k)
-    order.push_back((after_node + (place * elsewhere / on_node + k) % elsewhere) % processors);
+  const unsigned share = (processors - on_node) / on_node;
+  const auto add = [&](unsigned whose, unsigned which) {
+    order.push_back((after_node + whose % on_node * share + which) % processors);
+  };
+  if (order_of_reading == Order::kStaggered) {
+    for (unsigned k = 0; k < on_node; ++k)
+      for (unsigned i = 0; i < share; ++i) add(place + k, i);
+  } else {
+    for (unsigned i = 0; i < share; ++i) add(place, i);
+    for (unsigned i = 0; i < share; ++i)
+      for (unsigned k = 1; k < on_node; ++k) add(place + k, i);
+  }
   for (unsigned k = 1; k <= on_node; ++k) order.push_back(me - place + (place + k) % on_node);
   return order;
 }
@@ -242,7 +253,7 @@ int main(int argc, char** argv) {
   unsigned given_log = 0;
   app.add_number("-m,--log-points", given_log, "log2 of the number of points (test 12, paper 15, large 20)", 2, 30);
   std::string variant;
-  add_variants(app, variant, {"staggered"});
+  add_variants(app, variant, {"staggered", "balanced"});
   const Options options = parse_command_line(app, argc, argv);
   const unsigned log = choose(options, given_log, 12u, 15u, 20u);
   n = size_t{1} << log;
@@ -250,14 +261,16 @@ int main(int argc, char** argv) {
   columns = n / rows;
   iterations = choose(options, options.iterations, 1u, 1u, 1u);
   seed = options.seed;
-  staggered = variant == "staggered";
+  order_of_reading = variant == "staggered"  ? Order::kStaggered
+                     : variant == "balanced" ? Order::kBalanced
+                                             : Order::kByNumber;
   for (size_t k = 0; k < columns / 2; ++k) roots.push_back(root(k, columns));
   values = allocate_shared<Complex>(n, MG_HOME_BLOCKED);
   others = allocate_shared<Complex>(n, MG_HOME_BLOCKED);
   barrier = mg_barrier_create(0);
 
   print_header("fft", std::to_string(n) + " points, " + std::to_string(iterations) + " iterations" +
-                          (staggered ? ", staggered transposes" : ""));
+                          (order_of_reading == Order::kByNumber ? "" : ", " + variant + " transposes"));
   run_on_all(slave);
   const Complex* const result = iterations % 2 == 0 ? values : others;
   print_parallel(elapsed, checksum(result));

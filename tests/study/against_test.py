@@ -10,6 +10,7 @@ from multigrain.study.against import compare, decide
 from multigrain.study.runs import StudyError
 from multigrain.study.study_figures import StudyFigure, StudySeries, finder_of
 from multigrain.study.tables import read_table
+from multigrain.study.verdicts import TOLERANCE
 from study_test import Command
 
 TABLES = Path(__file__).resolve().parents[2] / "study/tables"
@@ -284,6 +285,87 @@ class Verdicts(Command):
                 self.assertIn(sentence, err.splitlines()[-1])
 
 
+class MoreThan(Command):
+    """Rows about by which part a figure of one study is more than the same figure of another."""
+
+    def of(self, folder, options, **more):
+        study = family(**more) | {"options": ["--clock counted", *options]}
+        study["programs"] = [{"path": f"/bin/{folder}/program", "arguments": []}]
+        return study
+
+    def table(self, **keys):
+        row = {
+            "name": "n",
+            "what": "sequential",
+            "theirs": 20,
+            "within": "20%",
+            "unit": "%",
+            "more_than": {"folder": "plain"},
+        } | keys
+        path = self.folder / "table.json"
+        path.write_text(json.dumps({"title": "t", "source": "s", "of": {"folder": "checked"}, "rows": [row]}))
+        return read_table(str(path)).rows[0]
+
+    def longer(self, study, factor):
+        for point in study["points"]:
+            for name in ("elapsed_ns", "low_ns", "high_ns"):
+                point[name] = int(point[name] * factor)
+        return study
+
+    def compare(self, row, *studies):
+        found = compare(row, "here", {str(number): study for number, study in enumerate(studies)})
+        return None if found.ours is None else round(found.ours, 6), found.verdict
+
+    def test_it_is_the_quotient_less_one(self):
+        plain, checked = self.of("plain", []), self.longer(self.of("checked", []), 1.23)
+        for studies in ((plain, checked), (checked, plain)):
+            self.assertEqual(self.compare(self.table(), *studies), (23, "agrees"))
+        self.assertEqual(self.compare(self.table(theirs=30), plain, checked), (23, "differs"))
+        self.assertEqual(
+            self.compare(self.table(what="time(4)", theirs=23, within=0.1), plain, checked), (23, "agrees")
+        )
+
+    def test_both_studies_must_be_there(self):
+        for given in ("plain", "checked"):
+            self.assertEqual(self.compare(self.table(), self.of(given, [])), (None, "not measured"))
+        row = self.table(what="time(4)")
+        self.assertEqual(
+            self.compare(row, self.of("plain", [], without=(4,)), self.of("checked", [])), (None, "not measured")
+        )
+
+    def test_options_tell_studies_apart(self):
+        row = self.table(what="time(1)", of={"options": ["model=sc"]}, more_than={"options": ["--model=rc"]})
+        strict, relaxed = self.longer(self.of("checked", ["model=sc"]), 1.2), self.of("checked", ["model=rc"])
+        self.assertEqual(self.compare(row, relaxed, strict), (20, "agrees"))
+        self.assertEqual(self.compare(row, relaxed, self.of("checked", [])), (None, "not measured"))
+        with self.assertRaisesRegex(StudyError, "both 0 and 2 are studies that it could be about"):
+            self.compare(row, relaxed, strict, relaxed)
+
+    def test_what_is_not_exact_or_spreads_in_one_of_them_counts(self):
+        row, plain = self.table(), self.of("plain", [])
+        checked = self.longer(self.of("checked", []), 1.2)
+        self.assertEqual(self.compare(row, plain, checked | {"exact": False})[1], "not decided (not exact)")
+        self.assertEqual(self.compare(row, plain | {"exact": False}, checked)[1], "not decided (not exact)")
+        # 20 % is 4 points from the nearer bound; the quotient of 1.2 spreads by 1 %, or by 10 %.
+        for spread, verdict in ((0.01, "agrees"), (0.1, "not decided (spread 60 %)")):
+            noisy = self.longer(self.of("checked", [], clock="virtual", spread=spread, runs=3), 1.2)
+            self.assertEqual(self.compare(row, plain, noisy), (20, verdict))
+        self.assertIn(
+            "not decided", self.compare(row, self.of("plain", [], clock="virtual", runs=3, spread=0.1), checked)[1]
+        )
+
+    def test_bad_input_is_named(self):
+        for keys, sentence in (
+            ({"more_than": {"folder": "checked"}}, "key 'more_than': it must say in what that study is another one"),
+            ({"more_than": {}}, "key 'more_than': it must say in what"),
+            ({"more_than": {"size": 3}}, "key 'more_than': there is no key 'size'"),
+            ({"more_than": {"options": "model=rc"}}, "key 'more_than': key 'options': it must be a list of texts"),
+            ({"of": {"options": [3]}}, "key 'of': key 'options': it must be a list of texts"),
+        ):
+            with self.subTest(sentence), self.assertRaisesRegex(StudyError, re.escape(sentence)):
+                self.table(**keys)
+
+
 class Papers(unittest.TestCase):
     """The tables that there are: what was typed in twice must be the same, and bounds must be what they are said to be."""
 
@@ -342,6 +424,31 @@ class Papers(unittest.TestCase):
         rows = self.rows("genima-table7")
         mean = statistics.mean(row["theirs"] for name, row in rows.items() if name.endswith("C = 4"))
         self.assertAlmostEqual(150 / mean - 1, -0.25, places=2)
+
+    def test_dszooms_overheads_are_quotients_of_its_times(self):
+        plain, checked = self.rows("dszoom-table1"), self.rows("dszoom-table2")
+        for name, row in plain.items():
+            times, more = checked[f"{name}, with checks"], checked[f"{name}, checks add"]
+            if name != "Raytrace":  # whose time with checks is a misprint
+                self.assertAlmostEqual(100 * (times["theirs"] / row["theirs"] - 1), more["theirs"], delta=0.8)
+            for each in (row, times, more):
+                self.assertEqual(each["within"], f"{100 * TOLERANCE:.0f}%")
+
+    def test_shastas_overheads_average_to_what_the_text_says(self):
+        rows = self.rows("shasta-table3")
+        of = {
+            name: row["theirs"]
+            for name, row in rows.items()
+            if name.endswith(", checks add") and not name.startswith("Oracle")
+        }
+        self.assertEqual(len(of), 9)
+        self.assertAlmostEqual(statistics.mean(of.values()), 21.7, delta=0.2)  # section 6.3
+        for name, row in rows.items():
+            self.assertEqual(row["within"], f"{100 * TOLERANCE:.0f}%")
+            if "each access" in name:
+                self.assertEqual(
+                    row["theirs"], rows[name.replace("a check at each access adds", "checks add")]["theirs"]
+                )
 
     def test_latencies_lie_on_lines_as_well_as_the_bounds_say(self):
         rows = self.rows("mgs-latency")

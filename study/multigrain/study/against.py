@@ -42,29 +42,37 @@ class Compared:
         return less if less.startswith("-") else f"+{less}"
 
 
-def is_about(row: Row, study: Json) -> bool:
-    """Is the study one that the row is about?"""
+def is_about(of: Json, study: Json) -> bool:
+    """Is the study the one that `of`, of a row, describes?"""
     program = study["programs"][0]
+    path = Path(program["path"])
     has: dict[str, Sequence[Any]] = {
-        "program": [Path(program["path"]).name],
+        "program": [path.name],
+        "folder": [path.parent.name],
         "processors": [study["processors"]],
         "kind": [study["kind"]],
         "machine": [each["name"] for each in study.get("emulated", [])],
         "network": [study["network"]["given"]],
         "series": study["series"],
     }
-    wanted = dict(row.of)
+    wanted = dict(of)
     arguments = Counter(wanted.pop("arguments", []))
-    return not arguments - Counter(program["arguments"]) and all(value in has[key] for key, value in wanted.items())
+    options = {option.removeprefix("--") for option in wanted.pop("options", [])}
+    return (
+        not arguments - Counter(program["arguments"])
+        and options <= {option.removeprefix("--") for option in study.get("options", [])}
+        and all(value in has[key] for key, value in wanted.items())
+    )
 
 
-def decide(row: Row, figure: StudyFigure, study: Json) -> str:
+def decide(row: Row, figure: StudyFigure, *studies: Json) -> str:
+    """The verdict on a figure that was made from these studies."""
     if figure.value is None:
         return MISSING
     ours = figure.value / row.unit
-    if study["clock"] == "counted" and not is_exact(study):
+    if any(study["clock"] == "counted" and not is_exact(study) for study in studies):
         return f"{NOT_DECIDED} (not exact)"
-    if not has_spread(study):
+    if not any(map(has_spread, studies)):
         return exact_verdict(ours, row.bounds)
     if figure.spread is None:
         return f"{NOT_DECIDED} (spread not known)"
@@ -74,22 +82,47 @@ def decide(row: Row, figure: StudyFigure, study: Json) -> str:
     return verdict(ours / scale, figure.spread / row.unit / scale, bounds, figure.runs)
 
 
-def compare(row: Row, place: str, studies: Mapping[str, Json]) -> Compared:
-    """`place` is the row's, for a StudyError; `studies` are by the names of their files."""
-    found = {path: study for path, study in studies.items() if is_about(row, study)}
+def find_figure(row: Row, of: Json, place: str, studies: Mapping[str, Json]) -> tuple[StudyFigure, Json | None]:
+    """The row's figure of the study that `of` describes, and that study: none if it was not given."""
+    found = {path: study for path, study in studies.items() if is_about(of, study)}
     if len(found) > 1:
         first, second = list(found)[:2]
         raise StudyError(f"{place}: both {first} and {second} are studies that it could be about; give one of them")
     for path, study in found.items():
         try:
-            series = series_of(study, row.of.get("series"))
-            figure = row.find(series) if series else NOT_MEASURED
+            series = series_of(study, of.get("series"))
+            return row.find(series) if series else NOT_MEASURED, study
         except StudyError as error:
             raise StudyError(f"{place}: key 'what': {error} ({path})") from error
         except (KeyError, IndexError, TypeError, AttributeError) as error:
             raise StudyError(f"{path} lacks what {row.what} needs ({type(error).__name__}: {error})") from error
-        return Compared(row, None if figure.value is None else figure.value / row.unit, decide(row, figure, study))
-    return Compared(row, None, MISSING)
+    return NOT_MEASURED, None
+
+
+# A spread is as large a part of the quotient as those of both figures together.
+def by_which_part_more(figure: StudyFigure, than: StudyFigure) -> StudyFigure:
+    if figure.value is None or not than.value:
+        return NOT_MEASURED
+    ratio = figure.value / than.value
+    spreads = [
+        None if each.spread is None or not each.value else abs(each.spread / each.value) for each in (figure, than)
+    ]
+    spread = None if None in spreads else abs(ratio) * sum(each or 0.0 for each in spreads)
+    # A figure without a spread may be exact, of one run.
+    return StudyFigure(ratio - 1, spread, min(each.runs for each in (figure, than) if each.spread or not spread))
+
+
+def compare(row: Row, place: str, studies: Mapping[str, Json]) -> Compared:
+    """`place` is the row's, for a StudyError; `studies` are by the names of their files."""
+    figure, study = find_figure(row, row.of, place, studies)
+    used = [study] if study is not None else []
+    if row.more_than is not None:
+        than, other = find_figure(row, row.more_than, place, studies)
+        figure = by_which_part_more(figure, than)
+        used += [other] if other is not None else []
+    if figure.value is None:
+        return Compared(row, None, MISSING)
+    return Compared(row, figure.value / row.unit, decide(row, figure, *used))
 
 
 def counts(rows: Sequence[Compared]) -> str:

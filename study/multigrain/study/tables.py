@@ -19,12 +19,14 @@ TABLE_KEYS = {"title": True, "source": True, "rows": True, "bounds": False, "of"
 ROW_KEYS = {
     "name": True,
     "what": True,
-    **dict.fromkeys(("theirs", "says", "within", "low", "high", "unit", "of", "bounds"), False),
+    **dict.fromkeys(("theirs", "says", "within", "low", "high", "unit", "of", "more_than", "bounds"), False),
 }
 # What a row may say of the study that it is about, and of which kind the value is.
 OF_KEYS: dict[str, type] = {
     "program": str,
+    "folder": str,
     "arguments": list,
+    "options": list,
     "processors": int,
     "kind": str,
     "machine": str,
@@ -35,7 +37,8 @@ OF_KEYS: dict[str, type] = {
 
 @dataclass(frozen=True)
 class Row:
-    """`theirs`, if the paper gives a number, and `bounds` are in the row's unit, of which one is `unit` of the study's."""
+    """`theirs`, if the paper gives a number, and `bounds` are in the row's unit, of which one is `unit` of the study's. With
+    `more_than`, which says of which study, the row is about by which part the figure is more than the same one of that."""
 
     name: str
     what: str
@@ -47,6 +50,7 @@ class Row:
     unit_name: str
     is_relative: bool  # show the difference as a part of theirs
     of: Json
+    more_than: Json | None
 
 
 @dataclass(frozen=True)
@@ -159,12 +163,12 @@ def read_bounds(place: Place, row: Json, theirs: float | None, unit: str) -> tup
     return Bounds(theirs - away, theirs + away, text), is_part
 
 
-def read_of(place: Place, found: Any) -> Json:
-    inner = place.key("of")
+def read_of(place: Place, found: Any, name: str = "of") -> Json:
+    inner = place.key(name)
     of = inner.check_keys(found, OF_KEYS, {})
     for key, value in of.items():
         is_good = isinstance(value, OF_KEYS[key]) and not isinstance(value, bool)
-        if not is_good or (key == "arguments" and not all(isinstance(each, str) for each in value)):
+        if not is_good or (isinstance(value, list) and not all(isinstance(each, str) for each in value)):
             words = {str: "a text", int: "a whole number", list: "a list of texts"}
             raise inner.key(key).error(f"it must be {words[OF_KEYS[key]]}")
     return of
@@ -184,6 +188,10 @@ def read_row(place: Place, row: Any, common: Json) -> Row:
     unit, unit_name = read_unit(place, found)
     bounds, is_relative = read_bounds(place, found, theirs, unit_name)
     place.text(found, "bounds", "")
+    of = {**common, **read_of(place, found.get("of", {}))}
+    other = {**of, **read_of(place, found["more_than"], "more_than")} if "more_than" in found else None
+    if other == of:
+        raise place.key("more_than").error("it must say in what that study is another one than the row's")
     return Row(
         name=place.text(found, "name"),
         what=what,
@@ -194,7 +202,8 @@ def read_row(place: Place, row: Any, common: Json) -> Row:
         unit=unit,
         unit_name=unit_name,
         is_relative=is_relative,
-        of={**common, **read_of(place, found.get("of", {}))},
+        of=of,
+        more_than=other,
     )
 
 
