@@ -101,6 +101,30 @@ class InTheBrowser(unittest.TestCase):
                     or ("it broke on 4 nodes <b>" if kind == "latency" else ""),
                 )  # which measures C = 1 and 4 alone
 
+    def test_a_page_is_small_and_says_what_means_little(self):
+        for kind in FIGURES:
+            self.assertLess((self.folder / f"{kind}.html").stat().st_size, 2_000_000)
+        self.open()
+        short = self.browser.run("return document.getElementById('short').textContent")
+        self.assertIn("2 nodes of 4", short)
+        self.assertNotIn("Too noisy", short)
+
+    def test_a_dark_screen_gets_a_dark_page(self):
+        feature = [{"name": "prefers-color-scheme", "value": "dark"}]
+        self.browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": feature})
+        try:
+            self.open()
+            paper, ink, plot = self.browser.run(
+                "const style = getComputedStyle(document.body);"
+                "return [style.backgroundColor, style.color, document.querySelector('#profile-bars .main-svg').style.background]"
+            )
+            self.assertEqual(paper, "rgb(22, 25, 27)")
+            self.assertEqual(ink, "rgb(228, 230, 231)")
+            self.assertEqual(plot, paper)
+            self.assertEqual(self.browser.complaints(), [])
+        finally:
+            self.browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
     def test_the_bars_are_the_studys_times(self):
         self.open()
         study = json.loads((self.folder / "family.json").read_text())
@@ -116,8 +140,8 @@ class InTheBrowser(unittest.TestCase):
             "return [...document.querySelectorAll('#profile-bars .annotation-text')].map(each => each.textContent)"
         )
         self.assertEqual(len(drawn), 2)
-        self.assertRegex(" ".join(drawn), r"breakup penalty\s*2\d\d %")
-        self.assertRegex(" ".join(drawn), r"multigrain potential\s*[\d.]+ %")
+        self.assertRegex(" ".join(drawn), r"breakup penalty\s*3(\.\d+)? times slower")
+        self.assertRegex(" ".join(drawn), r"multigrain potential\s*[\d.]+ times faster")
 
     def test_hovering_tells_the_numbers(self):
         self.open()

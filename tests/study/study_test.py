@@ -95,6 +95,14 @@ class Figures(unittest.TestCase):
         self.assertEqual(shown, ["–", "0 %", "1.2 %", "12 %", "100 %", "1,234 %"])
         self.assertEqual([figures.percent(part) for part in (0.0345, 1.59, -12.3)], ["3.45 %", "159 %", "-1,230 %"])
 
+    def test_what_takes_twice_as_long_is_so_many_times_slower(self):
+        self.assertEqual([figures.slower(part) for part in (None, 0.5, -0.1, 1.0, 97.85)],
+                         ["–", "50 %", "-10 %", "2 times slower", "98.8 times slower"])
+        self.assertEqual([figures.faster(part) for part in (0.61, 2.0)], ["61 %", "3 times faster"])
+        self.assertEqual(figures.against(1.0, 25.0), "25 times slower than one processor")
+        self.assertEqual(figures.against(8.0, 2.0), "4 times as fast as one processor")
+        self.assertEqual([figures.machine_words(8, size) for size in (4, 8)], ["2 nodes of 4", "1 node of 8"])
+
 
 class Folder(unittest.TestCase):
     def setUp(self):

@@ -43,6 +43,18 @@ class OneFigure(unittest.TestCase):
             self.assertNotIn(number * 0.79, about(number))
         self.assertEqual(about(1.59).text, "159%")
 
+    def test_what_is_too_short_or_too_noisy_is_doubted(self):
+        def doubt(elapsed, low, high, clock="wall"):
+            return verdicts.doubt({"elapsed_ns": elapsed, "low_ns": low, "high_ns": high}, clock)
+
+        self.assertEqual(doubt(9_999_999, 9_999_999, 9_999_999), "too short")
+        self.assertEqual(doubt(10_000_000, 10_000_000, 12_500_000), "")
+        self.assertEqual(doubt(10_000_000, 9_000_000, 12_000_000), "too noisy")
+        self.assertEqual(doubt(1_000, 1_000, 1_000, "virtual"), "")
+        self.assertEqual(doubt(1_000, 1_000, 9_000, "virtual"), "too noisy")
+        self.assertEqual(doubt(1_000, 1_000, 9_000, "counted"), "")
+        self.assertEqual(verdicts.doubt({"failures": ["it broke"]}, "wall"), "")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -37,3 +37,25 @@ def short_percent(value: float | None) -> str:
 
 def percent_range(values: Sequence[float] | None) -> str:
     return f"{percent(values[0])} to {percent(values[1])}" if values and values[0] != values[1] else ""
+
+
+def slower(value: float | None) -> str:
+    """By which part something takes longer, as people say it: from twice as long on, "99 times slower"."""
+    return f"{1 + value:.3g} times slower" if value is not None and value >= 1 else percent(value)
+
+
+def faster(value: float | None) -> str:
+    """The same of a time that something else is shorter than."""
+    return f"{1 + value:.3g} times faster" if value is not None and value >= 1 else percent(value)
+
+
+def against(alone: float, time: float) -> str:
+    """How a time compares with that of one processor."""
+    if time > alone:
+        return f"{time / alone:.3g} times slower than one processor"
+    return f"{alone / time:.3g} times as fast as one processor"
+
+
+def machine_words(processors: int, node_size: int) -> str:
+    nodes = processors // node_size
+    return f"{nodes} node{'' if nodes == 1 else 's'} of {node_size}"

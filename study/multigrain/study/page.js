@@ -1,6 +1,25 @@
 // Draws the figures of a report: which of its charts a figure's select elements ask for, with a legend of buttons.
 "use strict";
-(() => {
+
+// What Python's base64.b85encode made of so many bytes, with a comma for <.
+function bytesOf(element) {
+  const DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;,=>?@^_`{|}~";
+  const digit = new Map([...DIGITS].map((character, value) => [character, value]));
+  const text = element.textContent;
+  const bytes = new DataView(new ArrayBuffer(text.length / 5 * 4));
+  for (let i = 0; i < text.length; i += 5) {
+    let word = 0;
+    for (let k = i; k < i + 5; ++k) word = word * 85 + digit.get(text[k]);
+    bytes.setUint32(i / 5 * 4, word);
+  }
+  return bytes.buffer.slice(0, Number(element.dataset.bytes));
+}
+
+(async () => {
+  const library = document.createElement("script");
+  const unpacked = new Blob([bytesOf(document.getElementById("plotly"))]).stream().pipeThrough(new DecompressionStream("gzip"));
+  library.textContent = await new Response(unpacked).text();
+  document.head.append(library);
   const narrow = window.matchMedia("(max-width: 640px)");
   const PRINTED_WIDTH = 680; // px on A4 with the style sheet's margins
   const axis = {
@@ -12,6 +31,16 @@
     paper_bgcolor: "#ffffff", plot_bgcolor: "#ffffff", showlegend: false, autosize: true, height: 420,
     margin: { l: 60, r: 20, t: 28, b: 50 }, hoverlabel: { font: { size: 13 }, align: "left", namelength: -1 },
     dragmode: false,
+  };
+  // Charts are made for white paper. On a dark screen what is ink there becomes light, and what is paper dark.
+  const dark = window.matchMedia("screen and (prefers-color-scheme: dark)");
+  const DARK = { "#1a1a1a": "#e4e6e7", "#000000": "#e4e6e7", "#ffffff": "#16191b", "#e6e6e6": "#33383b", "#ededed": "#4a4f52",
+    "rgba(255,255,255,0.85)": "rgba(22,25,27,0.85)", "#0072b2": "#3d9bd8", "#8a8a8a": "#a7adb1" };
+  const recoloured = (value) => {
+    if (typeof value === "string") return DARK[value.toLowerCase()] ?? value;
+    if (Array.isArray(value)) return value.map(recoloured);
+    if (value === null || typeof value !== "object") return value;
+    return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, recoloured(each)]));
   };
   const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
   const merged = (one, other) => {
@@ -93,12 +122,14 @@
           if (first) select.value = first.value;
         }
       });
-      const now = chart();
+      const isDark = dark.matches && !printing;
+      const now = isDark && chart() !== undefined ? recoloured(chart()) : chart();
       missing.hidden = now !== undefined;
       plot.hidden = legend.hidden = now === undefined;
       if (now === undefined) return;
       const data = now.data.map((trace) => ({ ...trace, visible: visible(trace) ? true : "legendonly" }));
-      const layout = layoutOf(now, printing ? PRINTED_WIDTH : plot.clientWidth);
+      const light = layoutOf(now, printing ? PRINTED_WIDTH : plot.clientWidth);
+      const layout = isDark ? recoloured(light) : light;
       if (printing) Object.assign(layout, { width: PRINTED_WIDTH, height: Math.min(layout.height, Math.max(230, 0.65 * layout.height)), autosize: false });
       Plotly.react(plot, data, layout, {
         responsive: true, displaylogo: false, modeBarButtons: [["toImage"]],
@@ -134,7 +165,7 @@
     clearTimeout(waiting);
     waiting = setTimeout(() => figures.forEach((figure) => figure.draw()), 150);
   });
-  narrow.addEventListener("change", () => figures.forEach((figure) => figure.draw()));
+  for (const query of [narrow, dark]) query.addEventListener("change", () => figures.forEach((figure) => figure.draw()));
   window.addEventListener("beforeprint", () => figures.forEach((figure) => figure.print(true)));
   window.addEventListener("afterprint", () => figures.forEach((figure) => figure.print(false)));
 })();

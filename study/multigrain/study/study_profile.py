@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from multigrain.study.conditions import has_spread
-from multigrain.study.figures import duration, percent, unit_for
+from multigrain.study.figures import duration, faster, percent, slower, unit_for
 from multigrain.study.page import INK, Block, Chart, Figure, Table, chart, number, pattern_of, text
 from multigrain.study.study_view import Json, StudyView, parts_of
+from multigrain.study.verdicts import doubt
 
 
 class ProfileSections(StudyView):
@@ -35,6 +36,8 @@ class ProfileSections(StudyView):
             alone = self.metrics[point["series"]]["sequential_ns"]
             repeated = len(point["repetitions_ns"]) > 1
             spread = percent((point["high_ns"] - point["low_ns"]) / point["elapsed_ns"], 2) if repeated else "–"
+            if why := doubt(point, self.study["clock"]):
+                spread += f" ({why})"
             rows.append(
                 [
                     "one processor" if point["role"] == "sequential" else str(point["node_size"]),
@@ -155,10 +158,10 @@ class ProfileSections(StudyView):
             shapes=shapes,
             annotations=annotations,
             xaxis={
-                "title": {"text": "C, processors a node", "standoff": 16},
+                "title": {"text": "nodes x processors a node", "standoff": 16},
                 "tickmode": "array",
                 "tickvals": list(places.values()),
-                "ticktext": [f"<br>{each}" if self.several else str(each) for each in places],
+                "ticktext": [("<br>" if self.several else "") + f"{self.processors // each}x{each}" for each in places],
                 "ticks": "",
                 "range": [-0.6, len(places) - 0.4],
                 "showgrid": False,
@@ -228,7 +231,7 @@ class ProfileSections(StudyView):
                 places[self.processors] + 0.42,
                 whole["elapsed_ns"] / factor,
                 half["elapsed_ns"] / factor,
-                f"breakup penalty<br><b>{percent(own['breakup_penalty'])}</b>",
+                f"breakup penalty<br><b>{slower(own['breakup_penalty'])}</b>",
                 "right",
             )
         if own["multigrain_potential"] is not None and single and half and self.processors > 2:
@@ -238,6 +241,6 @@ class ProfileSections(StudyView):
                 places[1] + 0.5,
                 half["elapsed_ns"] / factor,
                 single["elapsed_ns"] / factor,
-                f"multigrain potential<br><b>{percent(own['multigrain_potential'])}</b>",
+                f"multigrain potential<br><b>{faster(own['multigrain_potential'])}</b>",
                 "left",
             )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from multigrain.study.conditions import CLOCKS, is_exact, repetition
-from multigrain.study.figures import duration, percent, percent_range
+from multigrain.study.figures import against, duration, faster, machine_words, percent, percent_range, slower
 from multigrain.study.page import Block, Section, Table, number, page, size, text
 from multigrain.study.studies import latency_text
 from multigrain.study.study_curves import CurveSections
 from multigrain.study.study_processors import ProcessorSections
 from multigrain.study.study_profile import ProfileSections
 from multigrain.study.study_view import GRAIN_TEXT, KINDS, Json
+from multigrain.study.verdicts import NOISY, SHORTEST_NS, doubt, relative_spread
 
 
 def machine_html(machine: Json) -> str:
@@ -88,8 +89,8 @@ class StudyReport(ProfileSections, CurveSections, ProcessorSections):
 
     def in_short(self) -> list[Block]:
         if self.kind == "latency":
-            return self.latency_in_short()
-        out: list[Block] = []
+            return [*self.doubts(), *self.latency_in_short()]
+        out: list[Block] = self.doubts()
         rows = []
         for label in self.series:
             own = self.metrics[label]
@@ -106,7 +107,7 @@ class StudyReport(ProfileSections, CurveSections, ProcessorSections):
                     percent(own["multigrain_potential"]),
                     percent_range(own["multigrain_potential_range"]),
                     own["grain"] or "–",
-                    f"C = {best['node_size']}: {duration(best['elapsed_ns'])}" if best else "–",
+                    f"{self.nodes_of(best)}: {duration(best['elapsed_ns'])}" if best else "–",
                     number(alone / best["elapsed_ns"], 3) if best and alone else "–",
                 ]
             )
@@ -136,6 +137,31 @@ class StudyReport(ProfileSections, CurveSections, ProcessorSections):
             )
         return out
 
+    def doubts(self) -> list[Block]:
+        """What of the times means little, in a sentence for each reason."""
+        found: dict[str, list[str]] = {}
+        for point in self.measured:
+            why = doubt(point, self.study["clock"])
+            what = "one processor" if point["role"] == "sequential" else self.nodes_of(point)
+            if self.several:
+                what = f"{point['series']}, {what}"
+            if point["latency_ns"] is not None:
+                what += f", latency {latency_text(point['latency_ns'])}"
+            if why == "too short":
+                found.setdefault(why, []).append(f"{what}: {duration(point['elapsed_ns'])}")
+            elif why:
+                found.setdefault(why, []).append(f"{what}: {percent(relative_spread(point), 2)}")
+        words = {
+            "too short": f"Too short to mean much (below {duration(SHORTEST_NS)}), since starting threads and what else this machine "
+            "does take as long; a larger problem would tell more",
+            "too noisy": f"Too noisy to mean much (the fastest and the slowest run differ by more than {percent(NOISY)} of the "
+            "median); more runs, or a machine with nothing else to do, would tell more",
+        }
+        return [f'<p class="warn"><b>{words[why]}.</b> {text("; ".join(which))}.</p>' for why, which in found.items()]
+
+    def nodes_of(self, point: Json) -> str:
+        return machine_words(self.processors, point["node_size"])
+
     def cards(self, own: Json, best: Json | None, alone: float | None) -> str:
         def card(name: str, value: str, words: str) -> str:
             return f'<div class="card"><dt>{name}</dt><dd><b>{value}</b><span>{words}</span></dd></div>'
@@ -145,16 +171,21 @@ class StudyReport(ProfileSections, CurveSections, ProcessorSections):
             name: f" ({each} over the runs)" if (each := percent_range(own[f"{name}_range"])) else ""
             for name in ("breakup_penalty", "multigrain_potential")
         }
+        # Where the number does not say it.
+        longer, shorter = (
+            "" if (own[name] or 0) >= 1 else word
+            for name, word in (("breakup_penalty", "longer"), ("multigrain_potential", "faster"))
+        )
         out = [
             card(
                 "Breakup penalty",
-                percent(own["breakup_penalty"]),
-                f"longer on two nodes of {half} than on one of {self.processors}" + spread["breakup_penalty"],
+                slower(own["breakup_penalty"]),
+                f"{longer} on two nodes of {half} than on one of {self.processors}" + spread["breakup_penalty"],
             ),
             card(
                 "Multigrain potential",
-                percent(own["multigrain_potential"]),
-                f"faster in nodes of {half} than in nodes of one processor" + spread["multigrain_potential"],
+                faster(own["multigrain_potential"]),
+                f"{shorter} in nodes of {half} than in nodes of one processor" + spread["multigrain_potential"],
             ),
             card(
                 "Class",
@@ -168,9 +199,8 @@ class StudyReport(ProfileSections, CurveSections, ProcessorSections):
             out.append(
                 card(
                     "Fastest cluster",
-                    f"C = {best['node_size']}",
-                    duration(best["elapsed_ns"])
-                    + (f", {number(alone / best['elapsed_ns'], 3)} times as fast as one processor" if alone else ""),
+                    self.nodes_of(best),
+                    duration(best["elapsed_ns"]) + (f", {against(alone, best['elapsed_ns'])}" if alone else ""),
                 )
             )
         return '<dl class="cards">' + "".join(out) + "</dl>"
@@ -179,7 +209,7 @@ class StudyReport(ProfileSections, CurveSections, ProcessorSections):
         out: list[Block] = []
         for point in self.study["points"]:
             for failure in point["failures"]:
-                where = "one processor" if point["role"] == "sequential" else f"C = {point['node_size']}"
+                where = "one processor" if point["role"] == "sequential" else self.nodes_of(point)
                 if point["latency_ns"] is not None:
                     where += f", latency {latency_text(point['latency_ns'])}"
                 if self.several:
@@ -228,7 +258,7 @@ class StudyReport(ProfileSections, CurveSections, ProcessorSections):
             f'<p>The command to repeat this (results that are kept are not measured again; --fresh does):</p><code class="code">{text(self.study["command"])}</code>'
         )
         rows = [
-            ["one processor" if point["role"] == "sequential" else f"C = {point['node_size']}", point["command"]]
+            ["one processor" if point["role"] == "sequential" else self.nodes_of(point), point["command"]]
             for point in self.study["points"]
         ]
         out.append(

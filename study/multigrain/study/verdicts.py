@@ -71,3 +71,20 @@ def relative_spread(point: Json | None) -> float | None:
 def runs_of(points: Iterable[Json]) -> int:
     """The fewest runs that any of a study's points has."""
     return min((len(point.get("repetitions_ns", ())) for point in points), default=0)
+
+
+# What a run must have so that its time means something: other work of a machine, and the start of threads, take milliseconds.
+SHORTEST_NS = 10_000_000
+# And what runs may differ by, as a part of the median.
+NOISY = 0.25
+
+
+def doubt(point: Json, clock: str) -> str:
+    """Why the time of a study's point means little: "too short", "too noisy"; empty: nothing speaks against it. Under the
+    counted clock neither can be; virtual time is as short as the machine that is emulated is fast."""
+    if not point.get("elapsed_ns") or clock == "counted":
+        return ""
+    if clock == "wall" and point["elapsed_ns"] < SHORTEST_NS:
+        return "too short"
+    spread = relative_spread(point)
+    return "too noisy" if spread is not None and spread > NOISY else ""
