@@ -495,8 +495,12 @@ concept sendable = std::is_trivially_copyable_v<Callable> && std::is_trivially_d
 /// no number that programs use looks like one. Only in callables of up to 256 bytes: larger ones have arrays in them,
 /// perhaps with bytes that nobody has written.
 template <typename Callable>
-void refuse_locals(const Callable& callable, const char* what) {
+void refuse_locals([[maybe_unused]] Callable callable, [[maybe_unused]] const char* what) {
   if constexpr (!std::is_empty_v<Callable> && alignof(Callable) >= alignof(void*) && sizeof(Callable) <= 256) {
+#if __has_builtin(__builtin_clear_padding)
+    // Between members there may be anything, such as what was once an address.
+    __builtin_clear_padding(&callable);
+#endif
     for (std::size_t at = 0; at < sizeof(Callable); at += sizeof(void*)) {
       const void* word;
       std::memcpy(&word, reinterpret_cast<const char*>(&callable) + at, sizeof word);
