@@ -17,6 +17,7 @@
 #include "coherence/run_streams.h"
 #include "memory/sparse_table.h"
 #include "profile/this_thread.h"
+#include "status/costs.h"
 
 namespace multigrain {
 
@@ -39,6 +40,12 @@ class LineDriver : public LineMemory {
   [[nodiscard]] std::byte* frame(uint64_t offset) const { return services_.region.alias(PageId(0)) + offset; }
   [[nodiscard]] PageId page_at(uintptr_t address) const {
     return PageId((address - view_) >> services_.region.page_shift());
+  }
+  // Counts the time until the object ends as that of a miss of the line. Its place in the program is not known here.
+  [[nodiscard]] costs::FaultScope cost_of_miss(uint64_t line, bool stores) const {
+    const uint64_t offset = line << shift_;
+    const auto in_page = static_cast<uint32_t>(offset & (services_.region.page_size() - 1));
+    return {offset >> services_.region.page_shift(), in_page, view_ + offset, stores, 0};
   }
   [[nodiscard]] uint64_t lines_of_page() const { return services_.region.page_size() >> shift_; }
   [[nodiscard]] static NodeId home_of(const LinePage& record) {

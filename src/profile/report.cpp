@@ -186,6 +186,7 @@ class TextTable {
     if (run_.is_hosted) thread_counters();
     inside_protocol();
     counters();
+    out_ += render_costs(run_.costs, sum_of_processors(run_, reports_).total_ns);
     if (!run_.never_started.empty()) print("\nOf the machine, {}.\n", tell_never_started(run_.never_started));
     return std::move(out_);
   }
@@ -412,6 +413,53 @@ Json to_json(const ThreadRow& row) {
   return json;
 }
 
+Json to_json(const Advice& advice) {
+  return {{"sentence", advice.sentence}, {"command", advice.command}};
+}
+
+Json to_json(const CostReport& costs) {
+  Json json;
+  json["memory"] = Json::array();
+  for (const MemoryCost& cost : costs.memory)
+    json["memory"].push_back({{"name", cost.name},
+                              {"blocks", cost.blocks},
+                              {"bytes", cost.bytes},
+                              {"by_lines", cost.by_lines},
+                              {"ns", cost.ns},
+                              {"reads", cost.reads},
+                              {"writes", cost.writes},
+                              {"diffs", cost.diffs},
+                              {"diff_bytes", cost.diff_bytes},
+                              {"pages", cost.pages},
+                              {"page_visits", cost.visits},
+                              {"pages_written", cost.written},
+                              {"pages_written_by_many", cost.written_by_many},
+                              {"pages_written_remotely", cost.written_remotely},
+                              {"nodes", cost.nodes},
+                              {"advice", to_json(cost.advice)}});
+  json["lines"] = Json::array();
+  for (const LineOfFaults& line : costs.lines)
+    json["lines"].push_back({{"place", line.place},
+                             {"memory", line.memory},
+                             {"ns", line.ns},
+                             {"reads", line.reads},
+                             {"writes", line.writes},
+                             {"nodes", line.nodes},
+                             {"advice", to_json(line.advice)}});
+  json["waits"] = Json::array();
+  for (const ObjectOfWaits& wait : costs.waits)
+    json["waits"].push_back({{"object", wait.name},
+                             {"place", wait.place},
+                             {"ns", wait.ns},
+                             {"waits", wait.waits},
+                             {"fetched", wait.fetched},
+                             {"longest_ns", wait.longest_ns},
+                             {"nodes", wait.nodes},
+                             {"advice", to_json(wait.advice)}});
+  json["other_ns"] = {{"memory", costs.other_ns[0]}, {"lines", costs.other_ns[1]}, {"waits", costs.other_ns[2]}};
+  return json;
+}
+
 Json to_json(const NodeReport& report, size_t& processor_number, MessageNamer namer) {
   Json json;
   json["node"] = report.node;
@@ -546,6 +594,7 @@ std::string render_json(const RunDescription& run, std::span<const NodeReport> r
     json["run"]["interruptions"] = run.interruptions;
   }
   json["sum"] = to_json(sum_of_processors(run, reports));
+  if (!run.is_hosted) json["costs"] = to_json(run.costs);
   json["nodes"] = Json::array();
   size_t processor_number = 0;
   for (const NodeReport& report : reports) {

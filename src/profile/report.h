@@ -11,6 +11,7 @@
 
 #include "base/config.h"
 #include "base/error.h"
+#include "profile/cost_report.h"
 #include "profile/profile.h"
 
 namespace multigrain {
@@ -119,6 +120,7 @@ struct RunDescription {
   // The program knows nothing of processors (src/guest): then its threads are in their place.
   bool is_hosted = false;
   std::vector<ThreadRow> threads{};
+  CostReport costs{};  // what it cost by place
 };
 
 // Returns "processors 1 to 3 were never started: ...", without the end of a sentence. `numbers` ascend and

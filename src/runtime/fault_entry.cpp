@@ -42,11 +42,14 @@ void let_it_happen(int signal) {
 }
 
 bool serve(const Fault& fault, const void* context) {
-  const timeline::Interval interval(
-      {.key = reinterpret_cast<uint64_t>(fault.address),
-       .site = static_cast<uint64_t>(static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]),
-       .kind = timeline::Kind::kFault,
-       .what = static_cast<uint8_t>(fault.is_write ? 1 : 0)});
+  const auto address = reinterpret_cast<uint64_t>(fault.address);
+  const auto site = static_cast<uint64_t>(static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
+  const timeline::Interval interval({.key = address,
+                                     .site = site,
+                                     .kind = timeline::Kind::kFault,
+                                     .what = static_cast<uint8_t>(fault.is_write ? 1 : 0)});
+  const auto offset = static_cast<uint32_t>(address & (g_entry.region->page_size() - 1));
+  const costs::FaultScope cost(fault.page.value, offset, address, fault.is_write, site);
   virtual_time::trapped();
   if (ProcessorStatus* const status = this_status()) count_step(*status);
   // The processor that this one would wait for here may be waiting until a hazard of this one is cleared.

@@ -42,6 +42,9 @@ inline constexpr MessageType kTimelineTrack = message_range::kRuntime + 13;
 inline constexpr MessageType kTimelineEvents = message_range::kRuntime + 14;
 // Node 0 asks for the receiver's time (word[0] is 0), or the answer (1), which has it in word[1].
 inline constexpr MessageType kTimelineClock = message_range::kRuntime + 15;
+// To node 0, before a kReport, if the run has statistics: what the sender's tables of costs have (status/costs.h). word[0] is 0 for
+// PageRows, 1 for LineRows, 2 for WaitRows, which are the payload.
+inline constexpr MessageType kCostRows = message_range::kRuntime + 0x18;
 // The numbers message_range::kRuntime + 0x10 to 0x17 belong to runtime/private/state_copy.h.
 
 }  // namespace multigrain::runtime_message

@@ -87,6 +87,7 @@ Status Node::start(const std::function<Status(Node&)>& prepare) {
     if (g_node != nullptr) g_node->shared_globals_->in_forked_child();
     g_node = nullptr;
     g_forked = true;
+    give_back_this_profile();
     forget_node_status();
     abandon_hazard_slot();
     set_thread_hooks(nullptr, nullptr);
@@ -112,6 +113,11 @@ void Node::describe() const {
   status.first_processor = config_.node.value * config_.processors_per_node;
   status.region = reinterpret_cast<uint64_t>(region_->base());
   status.region_size = region_->size();
+  status.nodes = config_.nodes;
+  status.has_virtual_time = virtual_time::on() ? 1 : 0;
+  status.started = started_at_;
+  const std::string_view protocol = config_.traits().name;
+  protocol.copy(status.protocol, sizeof status.protocol - 1);
   unsigned threads = 0;
   std::error_code error;
   for (std::filesystem::directory_iterator task("/proc/self/task", error), end; !error && task != end;

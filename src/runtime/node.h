@@ -24,6 +24,7 @@
 #include "memory/heap/shared_heap.h"
 #include "memory/line_table.h"
 #include "memory/region.h"
+#include "profile/cost_report.h"
 #include "profile/report.h"
 #include "races/detector.h"
 #include "races/judge.h"
@@ -36,6 +37,7 @@
 #include "runtime/processors.h"
 #include "runtime/shared_globals.h"
 #include "runtime/translation.h"
+#include "status/node_status.h"
 #include "sync/sync.h"
 #include "timeline/module.h"
 
@@ -239,6 +241,13 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   void handle_timeline_events(const Message& message);
   void handle_timeline_clock(const Message& message);
 
+  // What the run has cost by place (node_costs.cpp).
+  void start_costs();
+  void send_costs();
+  void handle_cost_rows(const Message& message);
+  [[nodiscard]] CostReport cost_report();
+  [[nodiscard]] RunCommand command_of_run() const;
+
   // Another node's track, whose events come one message after the other until there are as many as `wanted`.
   struct CollectedTrack {
     timeline::WrittenTrack track;  // its times in the other node's time stamps
@@ -291,7 +300,8 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
 
   Nanoseconds started_at_ = 0;
   std::atomic<Nanoseconds> measured_from_{0};
-  ProcessorProfile service_profile_;
+  ProcessorProfile& service_profile_ =
+      *new (node_status()->profile[Config::kMaxProcessorsPerNode].bytes) ProcessorProfile;
   ProcessorProfile catch_up_profile_;  // of the thread that catches up; no report shows it
   Mutex catching_up_;                  // held by the thread that catches up while it does
   std::string service_priority_;
@@ -326,6 +336,8 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   std::atomic<uint64_t> timeline_answer_{0};
   std::vector<CollectedTrack> timeline_tracks_ MG_GUARDED_BY(rows_lock_);
   uint64_t threads_without_track_ MG_GUARDED_BY(rows_lock_) = 0;
+
+  costs::Rows cost_rows_ MG_GUARDED_BY(rows_lock_);  // those of other nodes
 };
 
 }  // namespace multigrain

@@ -65,6 +65,7 @@ Status Node::build() {
 
   if (Status built = build_fabric(environment); !built) return built;
   if (Status started = start_timeline(); !started) return started;
+  start_costs();
   if (Status built = build_rights(); !built) return built;
 
   heap_ = std::make_unique<SharedHeap>(*fabric_, wait_, region_->base(), region_->size(), config_.page_size, &*region_);

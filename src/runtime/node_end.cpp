@@ -162,6 +162,7 @@ void Node::serve_until_the_end() {
   processors_->tell_written_globals();
   flush_output();
   send_timeline();
+  send_costs();
   static NodeReport mine;
   send_rows(report(mine));
   MessageHeader header;

@@ -53,9 +53,11 @@ void Node::take_mark(PhaseMark mark, Nanoseconds when, uint64_t barriers) {
     measured_to_ = 0;
     measured_from_ = when;
     virtual_time::begin_phase(barriers);
+    costs::begin_phase(virtual_time::on() ? when : time_stamp());
   } else if (measured_to_.load() == 0) {
     take_snapshots(end_, when);
     measured_to_ = when;
+    costs::end_phase();
   }
 }
 
@@ -162,6 +164,7 @@ bool Node::write_statistics(std::span<const NodeReport> reports) {
     run.threads = std::move(rows_);
   }
   std::ranges::sort(run.threads, {}, [](const ThreadRow& row) { return std::tuple(row.node, row.kind, row.tid); });
+  run.costs = cost_report();
   const std::string text = config_.stats == StatsFormat::kJson ? render_json(run, reports, &Node::message_name)
                                                                : render_text(run, reports, &Node::message_name);
   std::FILE* const out = config_.stats_file.empty() ? stderr : std::fopen(config_.stats_file.c_str(), "w");

@@ -100,8 +100,7 @@ Status Processors::start_threads() {
   const bool has_main = config_.node == NodeId(0);
   for (unsigned i = 0; i < config_.processors_per_node; ++i) {
     Local& local = local_[i];
-    // The table's memory is zero; a profile's initial state is not (it is stopped).
-    new (&local.profile) ProcessorProfile;
+    local.profile = new (node_status()->profile[i].bytes) ProcessorProfile;
     local.number = config_.node.value * config_.processors_per_node + i;
     local.owner = this;
     if (has_main && i == 0) continue;
@@ -146,9 +145,9 @@ void Processors::adopt_main_thread() {
   virtual_time::begin_function(0);
   known_[local.number].runs = 1;
   known_[local.number].has_run = true;
-  set_this_profile(local.profile);
+  set_this_profile(*local.profile);
   name_track(local.number);
-  local.profile.start();
+  local.profile->start();
   if (code_polls_) Computing::begin(fabric_);
 }
 
@@ -180,7 +179,7 @@ void* Processors::thread_main(void* argument) {
   }
   use_alternate_stack();
   virtual_time::adopt(place);
-  set_this_profile(local->profile);
+  set_this_profile(*local->profile);
   name_track(local->number);
   virtual_time::take_part();
   local->owner->run(*local);
@@ -202,7 +201,7 @@ void Processors::run(Local& local) {
       die(1, "mg_spawn: the function is not in a part of the program that this node has loaded; processor, address:",
           local.number, reinterpret_cast<uint64_t>(local.function));
     virtual_time::begin_function(local.work.when().load(std::memory_order_relaxed));
-    local.profile.start();
+    local.profile->start();
     // The program's signals are open to this thread while the program's function runs, and to no thread of the
     // runtime otherwise.
     sigset_t blocked;
@@ -235,7 +234,7 @@ void Processors::returned(Local& local) {
   status.life.store(Life::kReturned, std::memory_order_release);
   host_.release();
   virtual_time::synchronise();
-  local.profile.stop();
+  local.profile->stop();
   virtual_time::end_function();
   // This comes before node 0 hears of the end: while a processor runs here no state is copied to this node, and what is
   // said is said before mg_join has returned.

@@ -89,12 +89,12 @@ class Processors {
   void expect_polls() { code_polls_ = true; }
 
   // Returns the profile of this node's i-th processor.
-  [[nodiscard]] ProcessorProfile& profile(unsigned i) { return local_[i].profile; }
+  [[nodiscard]] ProcessorProfile& profile(unsigned i) { return *local_[i].profile; }
 
  private:
   // A processor of this node. Its thread sleeps on `work`; the thread that hands it a function fills the fields first.
   struct Local {
-    ProcessorProfile profile;
+    ProcessorProfile* profile = nullptr;
     EventCount work;
     std::atomic<uint32_t> has_work{0};
     mg_function function = nullptr;

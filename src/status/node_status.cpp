@@ -84,7 +84,7 @@ Status open_node_status() {
         mmap(nullptr, sizeof(NodeStatus), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return fail_errno(errno, "cannot map the memory in which a node says what it does");
   }
-  madvise(memory, sizeof(NodeStatus), MADV_DONTFORK);
+  madvise(memory, offsetof(NodeStatus, profile), MADV_DONTFORK);
   madvise(memory, sizeof(NodeStatus), MADV_DONTDUMP);
   g_status = static_cast<NodeStatus*>(memory);
   g_status->launched = launched ? 1 : 0;
@@ -109,6 +109,7 @@ NodeStatus* node_status() {
 void forget_node_status() {
   g_status = nullptr;
   t_processor_status = nullptr;
+  costs::forget();
 }
 
 void become_processor(ProcessorStatus& status) {

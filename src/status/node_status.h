@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/config.h"
 #include "base/error.h"
+#include "status/costs.h"
 #include "timeline/timeline.h"
 
 namespace multigrain {
@@ -146,7 +147,11 @@ struct NodeStatus {
   uint32_t pid;
   uint32_t launched;          // a launcher reads this
   uint32_t threads_at_start;  // those of the process, before main()
-  uint64_t region;            // the shared region: its address
+  uint32_t nodes;             // of the machine
+  uint32_t has_virtual_time;  // 1: the profiles' times are nanoseconds of it, and not ticks of this machine
+  uint64_t started;           // when, by monotonic_ns()
+  char protocol[32];
+  uint64_t region;  // the shared region: its address
   uint64_t region_size;
   // No page of the region from here on was ever handed out, as far as is known.
   std::atomic<uint64_t> allocated_end;
@@ -161,6 +166,15 @@ struct NodeStatus {
   CrashRecord crash;
   MistakeRecord mistake;
   Origin origin[kOrigins];
+  costs::Table costs;
+
+  // The ProcessorProfiles (profile/profile.h) of the processors, and of the service thread behind them, once the node has made
+  // them. Forked children keep this part.
+  static constexpr size_t kProfileBytes = 5120;
+  struct Profile {
+    alignas(64) std::byte bytes[kProfileBytes];
+  };
+  alignas(4096) Profile profile[Config::kMaxProcessorsPerNode + 1];
 };
 
 // --- For launchers.
@@ -205,6 +219,7 @@ class CallScope {
                    .site = reinterpret_cast<uint64_t>(site),
                    .kind = timeline::Kind::kCall,
                    .what = static_cast<uint8_t>(call)}),
+        cost_(static_cast<uint32_t>(call), object, reinterpret_cast<uint64_t>(site)),
         status_(this_status()) {
     if (status_ == nullptr) return;
     count_step(*status_);
@@ -222,6 +237,7 @@ class CallScope {
 
  private:
   const timeline::Interval interval_;
+  const costs::WaitScope cost_;
   ProcessorStatus* const status_;
   Call outer_ = Call::kNone;
 };
@@ -237,6 +253,13 @@ inline void note_call_site(const void* site) {
 [[nodiscard]] inline const void* noted_call_site() {
   const ProcessorStatus* const status = this_status();
   return status != nullptr ? reinterpret_cast<const void*>(status->site.load(std::memory_order_relaxed)) : nullptr;
+}
+
+// The calling processor has got a lock from another node, in a call whose site it has noted.
+inline void note_fetched_lock(uint64_t lock) {
+  if (costs::on()) [[unlikely]]
+    costs::internal::add_fetched_lock(static_cast<uint32_t>(Call::kLock), lock,
+                                      reinterpret_cast<uint64_t>(noted_call_site()));
 }
 
 // Says that the calling processor waits for a lock, in a call whose site it has noted: its own, or mg_cond_wait's.

@@ -151,6 +151,7 @@ bool Sync::take_network_lock(SyncId id, const SyncHandle& lock, bool only_try) {
       break;
   }
   count(kLockRemote);
+  note_fetched_lock(id.value);
   return true;
 }
 
@@ -238,6 +239,7 @@ bool Sync::lock_slowly(SyncId id, const SyncHandle& lock, LockRecord& record, bo
   }
   if (taken) {
     count(here ? kLockLocal : kLockRemote);
+    if (!here) note_fetched_lock(id.value);
     this->taken(lock);
   }
   host_.leave();

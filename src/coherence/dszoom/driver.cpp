@@ -218,6 +218,7 @@ uint32_t Driver::run_of(const Line& line, bool stores) {
 // The load of `request` is made while the line is certainly here.
 void Driver::miss(Line line, bool stores, const LoadRequest& request) {
   virtual_time::synchronise();
+  const costs::FaultScope counted = cost_of_miss(line.number, stores);
   ProcessorProfile& profile = this_profile();
   const CategoryScope protocol(profile, Category::kProtocol);
   SpinLock& lock = locks_[line.number * 0x9e3779b97f4a7c15u >> 52].lock;

@@ -5,6 +5,7 @@
 #include "memory/diff.h"
 #include "profile/this_thread.h"
 #include "profile/virtual_time.h"
+#include "status/costs.h"
 
 namespace multigrain::hlrc {
 
@@ -50,6 +51,7 @@ ChangedLines Deposits::start(NodeId home, uint64_t offset, const Change& change,
   profile.count(done.lines != 0 ? Counter::kDiffs : Counter::kEmptyDiffs);
   profile.count(Counter::kDiffBytes, done.bytes);
   profile.count(Counter::kDiffLines, done.lines);
+  if (done.lines != 0) costs::note_diff(offset / page_size, done.bytes);
   return {.lines = done.lines, .runs = done.runs};
 }
 

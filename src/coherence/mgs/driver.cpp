@@ -10,6 +10,7 @@
 #include "coherence/mgs/page_words.h"
 #include "emulation/node_caches.h"
 #include "profile/virtual_time.h"
+#include "status/costs.h"
 
 namespace multigrain::mgs {
 namespace {
@@ -436,6 +437,7 @@ void Driver::send_diff(PageId page, Record& record, const Action& action) {
   }
   count(length != 0 ? Counter::kDiffs : Counter::kEmptyDiffs);
   count(Counter::kDiffBytes, length);
+  if (length != 0) costs::note_diff(page.value, length);
   action.nodes.for_each([&](NodeId to) {
     services_.fabric.send(to, header, {buffer, length}, {}, SendContext::kHandler);
     this_profile().count_message(header.type, sizeof header + length);

@@ -85,6 +85,7 @@ void Driver::load(uintptr_t address, std::span<std::byte> out) {
     return;
   }
   virtual_time::synchronise();
+  const costs::FaultScope counted = cost_of_miss(at->first, false);
   const Behind behind = blocks_behind(*at, false);
   Entry entry(*this);
   ProcessorSlot& slot = entry.slot();
@@ -200,6 +201,7 @@ bool Driver::store(uintptr_t address, std::span<const std::byte> value) {
 
 // Takes the store, unless rights that other threads use under hazards would have to be taken for that.
 bool Driver::try_store(const BlockAt& at, uint64_t offset, std::span<const std::byte> value) {
+  const costs::FaultScope counted = cost_of_miss(at.first, true);
   Entry entry(*this);
   make_room(entry);
   ProcessorSlot& slot = entry.slot();
@@ -248,6 +250,7 @@ void Driver::begin_store(uintptr_t address) {
   }
   if (try_begin_store(line)) return;
   virtual_time::synchronise();
+  const costs::FaultScope counted = cost_of_miss(at->first, true);
   bool wakes = false;
   const Behind behind = blocks_behind(*at, true);
   {
