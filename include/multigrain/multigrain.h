@@ -110,7 +110,7 @@ typedef enum mg_home {
 /** What keeps an allocation coherent. A run has one page protocol, whose accesses faults find: what --protocol says;
  * hlrc or mgs if it says nothing, by whether the nodes share a machine; mgs beside a line protocol. If the program was
  * compiled with mgcc or mg++, it has one line protocol beside it, whose accesses compiled checks find: dszoom, unless
- * --protocol says shasta. Memory of both may be used in one program. Under sc, under dszoom, and under shasta unless
+ * --protocol says shasta. Memory of both may be used in one program. Under sc, placement, dszoom, and under shasta unless
  * --model says otherwise, atomics of C11 and C++ are sequentially consistent across nodes, too. */
 typedef enum mg_protocol {
   MG_PROTOCOL_DEFAULT = 0, /**< what --protocol says */
@@ -118,8 +118,16 @@ typedef enum mg_protocol {
   MG_PROTOCOL_HLRC,
   MG_PROTOCOL_DSZOOM,
   MG_PROTOCOL_SHASTA,
-  MG_PROTOCOL_SC
+  MG_PROTOCOL_SC,
+  MG_PROTOCOL_PLACEMENT
 } mg_protocol;
+
+/** Where pages of an allocation are under the protocol placement. Other protocols take no notice. */
+typedef enum mg_place {
+  MG_PLACE_BY_POLICY = 0, /**< where the policy of the run (--policy) says */
+  MG_PLACE_LOCAL,         /**< in the memories of the nodes that use them, copied and moved */
+  MG_PLACE_GLOBAL         /**< in the memory of their home, which all nodes use from afar */
+} mg_place;
 
 /** How to allocate. Begin with MG_ALLOC_OPTIONS_INIT, which sets `size` and leaves everything else at its default (0):
  *
@@ -138,15 +146,17 @@ typedef struct mg_alloc_options {
    * multiple of the line size up to the page size. 0: what --block-size says, or else a block of up to 1,024 bytes as a
    * whole, in lines rounded up to a power of two, and a larger one by lines. */
   size_t block_size;
+  uint64_t place; /**< where pages are under placement: an mg_place */
 } mg_alloc_options;
 
 /** Options that are the defaults. */
-#define MG_ALLOC_OPTIONS_INIT {sizeof(mg_alloc_options), 0, MG_HOME_DEFAULT, 0, MG_PROTOCOL_DEFAULT, 0}
+#define MG_ALLOC_OPTIONS_INIT \
+  {sizeof(mg_alloc_options), 0, MG_HOME_DEFAULT, 0, MG_PROTOCOL_DEFAULT, 0, MG_PLACE_BY_POLICY}
 
 /** Allocates `size` bytes of zeroed shared memory (options may be NULL). Blocks of a page and more are page-aligned and
  * share no page with another block. Address space is reserved; memory is used when touched. Returns NULL with errno
  * ENOMEM (region used up) or EINVAL (the options' size, or an option that this library does not know; alignment, node,
- * block size, a protocol that this run does not have). size 0 gives a unique pointer. */
+ * block size, place, a protocol that this run does not have). size 0 gives a unique pointer. */
 MG_API void* mg_alloc(size_t size, const mg_alloc_options* options);
 /** Frees a block from mg_alloc; from any node. NULL is allowed. Another pointer ends the program with a message. */
 MG_API void mg_free(void* block);

@@ -135,7 +135,8 @@ struct alloc_options {
   mg_home home = MG_HOME_DEFAULT;
   unsigned node = 0;  ///< for MG_HOME_NODE
   mg_protocol protocol = MG_PROTOCOL_DEFAULT;
-  std::size_t block_size = 0;  ///< bytes, under shasta; 0 for the default
+  std::size_t block_size = 0;           ///< bytes, under shasta; 0 for the default
+  mg_place place = MG_PLACE_BY_POLICY;  ///< under placement
 };
 
 /// `bytes` of zeroed shared memory. Throws std::bad_alloc when there is no room and std::system_error (EINVAL) for
@@ -147,6 +148,7 @@ struct alloc_options {
   c_options.node = options.node;
   c_options.protocol = options.protocol;
   c_options.block_size = options.block_size;
+  c_options.place = options.place;
   void* const block = mg_alloc(bytes, &c_options);
   if (block == nullptr) {
     const int code = errno;

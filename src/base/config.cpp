@@ -233,6 +233,24 @@ Status validate_translation(const Config& config) {
   return {};
 }
 
+// A page in global memory is the home's, which other nodes map. An emulated network would not slow these references, and virtual
+// time would not price them: that would be another machine than the one that was asked for.
+Status validate_placement(const Config& config) {
+  const bool is_placed = config.traits().kind == ProtocolKind::kPlacement;
+  if (config.policy_given && !is_placed)
+    return fail(
+        "a policy places the pages of the protocol placement, and the protocol of this run is {} (--policy or "
+        "MULTIGRAIN_POLICY; --protocol placement)",
+        config.traits().name);
+  if (!is_placed || config.shares_memory()) return {};
+  return fail(
+      "under the protocol placement nodes use pages in another node's memory by mapping it, which they can only on one "
+      "machine without an emulated network and by the wall clock: leave out {} (--protocol or MULTIGRAIN_PROTOCOL)",
+      config.fabric != FabricKind::kShm  ? "hosts and --fabric ucx"
+      : config.clock != ClockKind::kWall ? "--clock"
+                                         : "--net");
+}
+
 }  // namespace
 
 Status validate(const Config& config) {
@@ -295,10 +313,11 @@ Status validate(const Config& config) {
         "the protocol {} has room for {} nodes in a directory entry; {} were asked for (--nodes or "
         "MULTIGRAIN_NODES)",
         config.protocol, kMaxLineNodes, config.nodes);
-  if (protocol.kind == ProtocolKind::kSc && config.nodes > SmallNodeSet::kCapacity)
+  if (protocol.max_nodes != 0 && config.nodes > protocol.max_nodes)
     return fail(
         "the protocol {} has room for {} nodes in a directory entry; {} were asked for (--nodes or MULTIGRAIN_NODES)",
-        protocol.name, SmallNodeSet::kCapacity, config.nodes);
+        protocol.name, protocol.max_nodes, config.nodes);
+  if (Status placement = validate_placement(config); !placement) return placement;
   if (config.mgs.reads == MgsReads::kOneSided && config.nodes > Config::kMaxOneSidedReaders)
     return fail(
         "nodes read pages by themselves under mgs (reads=one-sided) on machines of at most {} nodes; {} were asked for (--mgs "

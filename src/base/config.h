@@ -37,6 +37,14 @@ enum class HomePolicy : uint8_t {
   kNode,         // all on a node that the allocation names
 };
 
+// The program may say where pages of an allocation are under the protocol placement ([Bolosky], section 3.3.2, placement
+// pragmas). The policy is not asked about a page that is pinned.
+enum class Pin : uint8_t {
+  kNone,
+  kLocal,  // in the memories of the nodes that use it
+  kGlobal  // in the memory of its home
+};
+
 // Reads a size such as "4096", "16K", "64KiB", "64G", "16T" (powers of two).
 Result<uint64_t> parse_size(std::string_view text);
 
@@ -127,6 +135,8 @@ struct Config {
   std::optional<Nanoseconds> perturb;                    // MULTIGRAIN_PERTURB: how late at most; nullopt: the skew
   MgsOptions mgs;                                        // MULTIGRAIN_MGS
   HlrcOptions hlrc;                                      // MULTIGRAIN_HLRC
+  std::string policy = "ace";                            // MULTIGRAIN_POLICY; placement (placement/policies.h)
+  bool policy_given = false;                             // only placement has a policy
   bool check = false;                                    // MULTIGRAIN_CHECK: 0 or 1; names mistakes in porting
   bool races = false;                                    // MULTIGRAIN_RACES: 0 or 1; names data races
   bool verbose = false;                                  // MULTIGRAIN_VERBOSE: 0 or 1

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/node_set.h"
 #include "multigrain/multigrain.h"
 
 namespace multigrain {
@@ -19,7 +20,7 @@ namespace multigrain {
 // checks find.
 enum class Grain : uint8_t { kPage, kLine };
 
-enum class ProtocolKind : uint8_t { kMgs, kHlrc, kSc, kDszoom, kShasta };
+enum class ProtocolKind : uint8_t { kMgs, kHlrc, kSc, kPlacement, kDszoom, kShasta };
 
 struct ProtocolTraits {
   ProtocolKind kind;
@@ -28,6 +29,10 @@ struct ProtocolTraits {
   Grain grain;
   // If true, some of it runs on a node because another node has sent a message. If false, locks do without that, too.
   bool has_handlers = true;
+  // If true, a page that a node writes is in one memory, so instructions that are atomic on one machine are atomic here.
+  bool is_sequential = false;
+  // The greatest number of nodes of which a directory entry has sets; 0: no limit of the protocol's.
+  unsigned max_nodes = 0;
   // If true, memory is always at home where it is touched first unless the user wants it elsewhere. If false, it is that
   // where it is worth it (Config::home_under).
   bool prefers_first_touch = false;
@@ -56,7 +61,18 @@ inline constexpr ProtocolTraits kProtocols[] = {
      .grain = Grain::kPage,
      .has_handlers = false,
      .prefers_first_touch = true},
-    {.kind = ProtocolKind::kSc, .name = "sc", .of_allocation = MG_PROTOCOL_SC, .grain = Grain::kPage},
+    {.kind = ProtocolKind::kSc,
+     .name = "sc",
+     .of_allocation = MG_PROTOCOL_SC,
+     .grain = Grain::kPage,
+     .is_sequential = true,
+     .max_nodes = SmallNodeSet::kCapacity},
+    {.kind = ProtocolKind::kPlacement,
+     .name = "placement",
+     .of_allocation = MG_PROTOCOL_PLACEMENT,
+     .grain = Grain::kPage,
+     .is_sequential = true,
+     .max_nodes = SmallNodeSet::kCapacity},
     {.kind = ProtocolKind::kDszoom,
      .name = "dszoom",
      .of_allocation = MG_PROTOCOL_DSZOOM,
@@ -88,7 +104,7 @@ template <typename Member, typename Value>
 // A run may leave the choice of its protocol to Multigrain (Config::traits()).
 inline constexpr std::string_view kAutomaticProtocol = "auto";
 
-// Returns "auto, mgs, hlrc, sc, dszoom or shasta".
+// Returns "auto, mgs, hlrc, sc, placement, dszoom or shasta".
 std::string protocol_names();
 
 // This is the memory model of shasta: what is promised of a program's accesses to shared memory across nodes.

@@ -64,6 +64,11 @@ Status read_network(std::string_view name, std::string_view text, Config& config
   return parsed<&Config::network, parse_network_model>(name, text, config);
 }
 
+Status read_policy(std::string_view name, std::string_view text, Config& config) {
+  config.policy_given = true;
+  return parsed<&Config::policy, parse_text>(name, text, config);
+}
+
 Status read_caches(std::string_view name, std::string_view text, Config& config) {
   if (text != "on" && text != "off") return fail("{} is '{}'; it must be on or off", name, text);
   config.caches = text == "on";
@@ -139,6 +144,9 @@ constexpr Setting kSettings[] = {
     {"MULTIGRAIN_HLRC", Scope::kRun, parsed<&Config::hlrc, parse_hlrc>, "--hlrc", "LIST",
      "options of hlrc: fetch-ahead=N (default 4), coalesce=on|off, lock=ticket|test-and-set, "
      "barrier=leader|cooperative, homes=follow|stay, runs=on|off, chains=on|off, updates=on|off, releases=deferred|at-once"},
+    {"MULTIGRAIN_POLICY", Scope::kRun, read_policy, "--policy", "NAME[:PARAMETER=N...]",
+     "which pages of placement are in the memories of the nodes that use them, and which are used from afar: ace (default), "
+     "ace:invalidations=2, or another name that --policy list shows"},
     {"MULTIGRAIN_PAGE_SIZE", Scope::kRun, parsed<&Config::page_size, parse_size>, "--page-size", "BYTES",
      "unit of coherence: 4096 (default) to 65536, a power of two; from 1024 with --mgs translation=compiled"},
     {"MULTIGRAIN_REGION_SIZE", Scope::kRun, parsed<&Config::region_size, parse_size>, "--region-size", "BYTES",

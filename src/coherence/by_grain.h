@@ -47,6 +47,9 @@ class ByGrain final : public Protocol {
   void acquire_at_barrier() override { pages_.acquire_at_barrier(); }
   void end_serial_part() override { pages_.end_serial_part(); }
   bool help() override { return pages_.help(); }
+  void fill_frame(PageId page) override {
+    if (!lines_.keeps_page(page)) pages_.fill_frame(page);
+  }
   void serve() override {
     pages_.serve();
     lines_.serve();

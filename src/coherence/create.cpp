@@ -3,6 +3,7 @@
 #include "coherence/dszoom/driver.h"
 #include "coherence/hlrc/driver.h"
 #include "coherence/mgs/driver.h"
+#include "coherence/placement/driver.h"
 #include "coherence/sc/driver.h"
 #include "coherence/shasta/driver.h"
 #include "memory/checked_memory.h"
@@ -33,6 +34,8 @@ Result<std::unique_ptr<Protocol>> create_page_protocol(const ProtocolTraits& pro
                      .chains = options.hlrc.chains ? PageChains::Follow::kLearned : PageChains::Follow::kNever});
     case ProtocolKind::kSc:
       return sc::Driver::create(services, options.prefetch);
+    case ProtocolKind::kPlacement:
+      return placement::Driver::create(services, options.policy);
     case ProtocolKind::kDszoom:
     case ProtocolKind::kShasta:
       break;
@@ -54,6 +57,7 @@ Result<std::unique_ptr<LineMemory>> create_line_protocol(const ProtocolTraits& p
     case ProtocolKind::kMgs:
     case ProtocolKind::kHlrc:
     case ProtocolKind::kSc:
+    case ProtocolKind::kPlacement:
       break;
   }
   return fail("{} is no line protocol", protocol.name);
@@ -62,6 +66,7 @@ Result<std::unique_ptr<LineMemory>> create_line_protocol(const ProtocolTraits& p
 const char* protocol_message_name(MessageType type) {
   if (const char* const name = mgs::message_name(type)) return name;
   if (const char* const name = sc::message_name(type)) return name;
+  if (const char* const name = placement::message_name(type)) return name;
   return shasta::message_name(type);
 }
 

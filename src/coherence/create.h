@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "base/protocols.h"
 #include "coherence/line_memory.h"
@@ -16,6 +17,7 @@ struct ProtocolOptions {
   mgs::Mappings* mgs_mappings = nullptr;  // of nodes whose programs translate their accesses
   unsigned mgs_domains = 1;
   HlrcOptions hlrc;
+  std::string policy;  // of placement
 };
 
 // Makes a page protocol, and registers its message handlers, if it has any. Errors: a line protocol; tables that cannot

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <optional>
+#include <span>
 
 #include "base/config.h"
 #include "base/ids.h"
@@ -47,6 +48,11 @@ class HomeDirectory {
   virtual size_t block_size_of(PageId page) {
     static_cast<void>(page);
     return 0;
+  }
+  // Returns where the program has pinned an allocated page of the protocol placement. Async-signal-safe.
+  virtual Pin pin_of(PageId page) {
+    static_cast<void>(page);
+    return Pin::kNone;
   }
   // Returns the pages around this one that a protocol may bring ahead of a processor that is at it. They are one
   // stretch of address space with one placement, of which every node knows before any of it is handed out. Behind the
@@ -111,6 +117,8 @@ struct NodeServices {
   WaitPolicy wait;
   // nullptr: nobody wants to know. Only hlrc tells.
   WriteObserver* writes = nullptr;
+  // The memory files of all nodes' frames, by the nodes' numbers. Empty: other nodes' frames cannot be mapped here.
+  std::span<const int> frames_of_nodes{};
 };
 
 // A protocol decides the access rights of one node, and moves data. A line protocol is a Protocol as well
@@ -151,10 +159,10 @@ class Protocol {
 
   // Returns whether catch_up() does anything, so that a thread is needed that calls it.
   [[nodiscard]] virtual bool needs_to_catch_up() const { return false; }
-  // Under lazy release consistency: if no processor of this node has acquired anything since the last call, applies what
-  // other nodes have released meanwhile. So a processor that never acquires, because it waits for another one's write in
-  // a loop, sees that write in the end, as it would on one machine. Called by one thread of the node, which is no
-  // processor, again and again.
+  // Does what the protocol has to do from time to time. Under lazy release consistency: if no processor of this node has
+  // acquired anything since the last call, applies what other nodes have released meanwhile. So a processor that never
+  // acquires, because it waits for another one's write in a loop, sees that write in the end, as it would on one machine.
+  // Called by one thread of the node, which is no processor, again and again.
   virtual void catch_up() {}
 
   // Announces that the calling thread is about to access all of these pages, so that the protocol can bring those that
@@ -194,6 +202,10 @@ class Protocol {
     static_cast<void>(first), static_cast<void>(count);
     return false;
   }
+
+  // Makes this node's frame hold what its threads read in the page, which one of them has just read: it does, unless threads
+  // use another node's frame. Called from ordinary code.
+  virtual void fill_frame(PageId page) { static_cast<void>(page); }
 
   // Takes part in what another processor of this node is doing for release() or acquire_all(), if that processor shares
   // its work. The caller waits at a barrier. Returns whether it did something; costs a few nanoseconds if there is

@@ -16,6 +16,7 @@
 #include "base/settings.h"
 #include "emulation/machine_description.h"
 #include "emulation/machines.h"
+#include "placement/policies.h"
 
 namespace multigrain {
 namespace {
@@ -68,6 +69,9 @@ Status apply(std::vector<GivenSetting>& given, LaunchOptions& options) {
   if (Status machine = apply_machine(given, options); !machine) return machine;
   if (Status valid = validate(options.config); !valid) return valid;
   if (options.config.translates()) settle_translation(options.config);
+  if (options.config.traits().kind == ProtocolKind::kPlacement)
+    if (const auto policy = placement::make_policy_of_run(options.config.policy); !policy)
+      return fail("{} (--policy or MULTIGRAIN_POLICY)", policy.error().message);
   return {};
 }
 
@@ -127,7 +131,7 @@ Status apply_hosts(const HostArguments& given, const std::vector<GivenSetting>& 
   options.config.fabric = FabricKind::kUcx;
   std::erase_if(options.environment, [](const auto& pair) { return pair.first == "MULTIGRAIN_FABRIC"; });
   options.environment.emplace_back("MULTIGRAIN_FABRIC", "ucx");
-  return {};
+  return validate(options.config);
 }
 
 constexpr const char* kUsage = "mgrun [OPTIONS] PROGRAM [ARGUMENTS...]";
@@ -282,6 +286,7 @@ Result<std::variant<LaunchOptions, Information>> parse_command_line(int argc, co
   for (const GivenSetting& one : line.settings) {
     if (one.value != "list") continue;
     if (one.setting->long_option() == "--net") return Information{render_network_presets()};
+    if (one.setting->long_option() == "--policy") return Information{placement::render_policies_of_runs()};
     if (one.setting->long_option() != "--machine") continue;
     auto machines = render_machines();
     if (!machines) return tl::unexpected<Error>(machines.error());

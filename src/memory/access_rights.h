@@ -86,6 +86,10 @@ class AccessRights {
   // From now on other code may map parts of the view, at any time: rights to pages there are neither given nor taken.
   virtual void let_others_map() {}
 
+  // From now on pages of the view may be mapped from another node's frames for a time (Region::view_elsewhere). An access to
+  // one that is being given its own frame again, and has no rights yet, is a Fault as well.
+  virtual void let_pages_be_elsewhere() {}
+
   // Returns "userfault" or "mprotect".
   [[nodiscard]] virtual std::string_view name() const = 0;
 

@@ -196,6 +196,19 @@ void Region::view_again(PageId first, uint64_t count) {
           first.value, count);
 }
 
+int Region::view_elsewhere(PageId first, uint64_t count, int frames_fd) {
+  MG_CHECK(has_pages(first, count), first.value, count);
+  const int saved = errno;
+  int failed = 0;
+  for_each_stretch(first, count, [&](std::byte* begin, uint64_t bytes) {
+    void* const got = mmap(begin, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, frames_fd,
+                           static_cast<off_t>(offset_of(begin)));
+    if (failed == 0) failed = got == MAP_FAILED ? errno : set_up(got, bytes);
+  });
+  errno = saved;
+  return failed;
+}
+
 bool Region::make_frames(PageId first, uint64_t count) const {
   MG_CHECK(has_pages(first, count), first.value, count);
   const int saved = errno;

@@ -110,6 +110,11 @@ class Region {
   // Maps these frames into the view again, without any right, in place of whatever was mapped over them there.
   void view_again(PageId first, uint64_t count);
 
+  // Maps the same pages of another node's frames, whose memory file this is, over the view of these pages. Threads may read and
+  // write there at once, whatever rights the pages had. view_again() and AccessRights::open_moved() undo it. Returns the
+  // error number if the kernel refuses, mostly because a process has no more mappings, else 0.
+  [[nodiscard]] int view_elsewhere(PageId first, uint64_t count, int frames_fd);
+
   // Gives these frames memory, if they have none, so that access rights to all of them can be granted by few calls: to touch
   // them one by one takes three times as long. One system call. If it fails, which this returns, the frames get their
   // memory where they are touched.

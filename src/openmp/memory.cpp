@@ -34,9 +34,10 @@ void end_run(const char* sentence, unsigned long number) {
   std::_Exit(1);
 }
 
-// A run has one page protocol, and refuses memory of the other two.
+// A run has one page protocol, and refuses memory of the others.
 void* try_allocate_shared(size_t bytes, size_t alignment) {
-  static constexpr std::array kPageProtocols = {MG_PROTOCOL_HLRC, MG_PROTOCOL_MGS, MG_PROTOCOL_SC};
+  static constexpr std::array kPageProtocols = {MG_PROTOCOL_HLRC, MG_PROTOCOL_MGS, MG_PROTOCOL_SC,
+                                                MG_PROTOCOL_PLACEMENT};
   for (const mg_protocol protocol : kPageProtocols) {
     mg_alloc_options options = MG_ALLOC_OPTIONS_INIT;
     options.alignment = alignment;

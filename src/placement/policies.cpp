@@ -268,4 +268,44 @@ Result<std::unique_ptr<Policy>> make_policy(std::string_view text, const Setting
   return fail("there is no policy '{}'; there are {}", name, names);
 }
 
+namespace {
+
+bool is_for_runs(const Policy& policy) {
+  return !policy.wants_local() && !policy.wants_counters();
+}
+
+struct Description {
+  std::string_view name;
+  std::string_view text;
+};
+constexpr Description kDescriptions[] = {
+    {"ace", "local, until writes have invalidated the page so often (invalidations=4), then global for good"},
+    {"platinum",
+     "global for a while if another node wants it so soon after a write (t1=10000000 ns); all such pages are "
+     "asked about again at intervals (t2=1000000000 ns)"},
+    {"platinum-back-off", "the same, and a page that is soon global again stays so for twice as long"},
+    {"platinum-global", "as platinum; in a run the two are the same"},
+    {"always-migrate", "local, always"},
+    {"first-touch", "local to the node that uses it first, and global when another one uses it"},
+    {"interleaved", "page i local to node i mod nodes if that uses it first, else global"},
+    {"global", "global, always"},
+};
+
+}  // namespace
+
+std::string render_policies_of_runs() {
+  std::string out = "policies of --protocol placement, and their parameters:\n";
+  for (const Description& one : kDescriptions) out += fmt::format("  {:<18} {}\n", one.name, one.text);
+  return out;
+}
+
+Result<std::unique_ptr<Policy>> make_policy_of_run(std::string_view text) {
+  auto policy = make_policy(text, kRunSetting);
+  if (!policy || is_for_runs(**policy)) return policy;
+  return fail(
+      "the policy '{}' counts references, and a run sees only those that fault: it can be simulated on a trace (mgtrace "
+      "analyze --policy {})",
+      (*policy)->name(), (*policy)->name());
+}
+
 }  // namespace multigrain::placement

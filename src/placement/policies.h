@@ -57,4 +57,9 @@ inline constexpr Setting kRunSetting{.t1 = 10'000'000, .t2 = 1'000'000'000, .wor
 const std::vector<std::string>& policy_names();
 Result<std::unique_ptr<Policy>> make_policy(std::string_view text, const Setting& setting);
 
+// Does the same for a run, which sees only references that fault. Errors: also a policy that has to count the others.
+Result<std::unique_ptr<Policy>> make_policy_of_run(std::string_view text);
+// Returns the policies that a run can ask, a line each.
+std::string render_policies_of_runs();
+
 }  // namespace multigrain::placement

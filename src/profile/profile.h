@@ -99,6 +99,21 @@ enum class Counter : uint8_t {
   kPagesToLines,
   // Pages that a notice named, and that got what had changed because they were in use.
   kUpdates,
+  // Placed pages. At a home: requests that the policy sent to the requester's memory, and to global memory, and those about
+  // pages that are pinned.
+  kDecidedLocal,
+  kDecidedGlobal,
+  kRequestsPinned,
+  // Grants, by what the page becomes ([Bolosky], Figure 3.3).
+  kBecameReadOnly,
+  kBecameLocalWritable,
+  kBecameGlobalWritable,
+  kSyncs,       // writers told to give a page back, and to keep a copy
+  kFlushes,     // nodes told to give a copy up
+  kUnmaps,      // nodes told to stop using a page in global memory
+  kZeroFills,   // pages filled with zeros where they are used, since nobody had written them
+  kGlobalMaps,  // pages in another node's memory that this node has mapped
+  kThaws,       // pages in global memory about which the policy is asked again
   // Fine grain
   kTwoHopMisses,    // lines that came from their home, or to it
   kThreeHopMisses,  // lines that came from a third node

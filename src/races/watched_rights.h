@@ -33,6 +33,7 @@ class WatchedRights final : public AccessRights {
   void watch_again(PageId first, uint64_t count) override { rights_->watch_again(first, count); }
   void open_moved(PageId first, uint64_t count) override { rights_->open_moved(first, count); }
   void let_others_map() override { rights_->let_others_map(); }
+  void let_pages_be_elsewhere() override { rights_->let_pages_be_elsewhere(); }
   [[nodiscard]] std::string_view name() const override { return rights_->name(); }
   [[nodiscard]] int fault_signal() const override { return rights_->fault_signal(); }
   [[nodiscard]] std::optional<Fault> decode(int signal, const siginfo_t* info, const void* context) const override {

@@ -68,7 +68,7 @@ multigrain::Result<multigrain::Grain> grain_of(mg_protocol protocol, const Node&
 
 // The structure has no byte after its last member: such a byte would have any value in a caller's structure, and a
 // later version's member could lie there.
-static_assert(sizeof(mg_alloc_options) == offsetof(mg_alloc_options, block_size) + sizeof(size_t));
+static_assert(sizeof(mg_alloc_options) == offsetof(mg_alloc_options, place) + sizeof(uint64_t));
 // No version's structure will be larger: a size beyond this is one that the program has not set.
 constexpr size_t kMaxOptionsSize = 4096;
 
@@ -106,6 +106,11 @@ multigrain::Result<multigrain::Placement> placement_of(size_t size, const mg_all
           config.line_size, config.page_size);
     if (wanted != 0) placement.block_size = static_cast<uint32_t>(wanted);
   }
+  if (options.place > MG_PLACE_GLOBAL)
+    return multigrain::fail("mg_alloc: {} is no place: a page is where the policy says, local or global (mg_place)",
+                            options.place);
+  if (config.protocol_of(*grain).kind == multigrain::ProtocolKind::kPlacement)
+    placement.pin = static_cast<multigrain::Pin>(options.place);
   switch (options.home) {
     case MG_HOME_DEFAULT:
       return placement;

@@ -360,6 +360,10 @@ size_t Node::block_size_of(PageId page) {
   const auto extent = heap_->find(page);
   return extent ? extent->placement.block_size : 0;
 }
+Pin Node::pin_of(PageId page) {
+  const auto extent = heap_->find(page);
+  return extent ? extent->placement.pin : Pin::kNone;
+}
 std::optional<NodeId> Node::ask_home(PageId page) {
   return heap_->ask_home(page);
 }

@@ -193,6 +193,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   std::optional<Grain> grain_of(PageId page) override;
   bool may_move_to_lines(PageId page) override;
   size_t block_size_of(PageId page) override;
+  Pin pin_of(PageId page) override;
   PageRange stretch_of(PageId page) override;
 
   // --- Threads of the runtime.
@@ -278,6 +279,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   // An eventfd, used over UCX: the process of node 0 has ended.
   int node_0_gone_ = -1;
   std::optional<Region> region_;
+  std::vector<int> frames_fds_;  // of all nodes' frames, if they share this machine
   std::unique_ptr<AccessRights> rights_;
   std::string rights_reason_;
   std::unique_ptr<SharedHeap> heap_;

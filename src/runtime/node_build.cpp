@@ -90,7 +90,7 @@ Status Node::build() {
                                   : DeferredReleases::kNever,
                   .lost_without_barrier = moves_to_lines() ? page_protocol_->lost_without_barrier() : nullptr});
   state_copy_ = std::make_unique<StateCopy>(*fabric_, wait_);
-  shared_globals_ = std::make_unique<SharedGlobals>(*fabric_, wait_, *region_, *rights_, *heap_);
+  shared_globals_ = std::make_unique<SharedGlobals>(*fabric_, wait_, *region_, *rights_, *heap_, *protocol_);
   set_handler<&Node::handle_shutdown>(runtime_message::kShutdown);
   set_handler<&Node::handle_report>(runtime_message::kReport);
   set_handler<&Node::handle_thread_rows>(runtime_message::kThreadRows);
@@ -171,6 +171,7 @@ Status Node::build_translation() {
 // There may be two protocols, because each allocation says which one keeps it coherent.
 Status Node::build_protocols() {
   NodeServices services{*fabric_, *region_, *rights_, *this, wait_};
+  services.frames_of_nodes = frames_fds_;
   std::unique_ptr<races::Detector> detector;
   if (config_.races) {
     const auto open = load_module(races::kModuleName, races::kModuleSymbol);
@@ -192,7 +193,8 @@ Status Node::build_protocols() {
                                      .mgs_reads_one_sided = config_.mgs_reads_one_sided(),
                                      .mgs_mappings = translation_ != nullptr ? &translation_->tables() : nullptr,
                                      .mgs_domains = translation_ != nullptr ? translation_->tables().domains() : 1,
-                                     .hlrc = config_.hlrc});
+                                     .hlrc = config_.hlrc,
+                                     .policy = config_.policy});
   if (!pages) return tl::unexpected(pages.error());
   page_protocol_ = std::move(*pages);
   if (detector) {
@@ -299,6 +301,7 @@ Status Node::build_fabric(const NodeEnvironment& environment) {
     if (!shm) return tl::unexpected(shm.error());
     shm_ = shm->get();
     fabric_ = std::move(*shm);
+    frames_fds_ = std::move(frames_fds);
     close(job_fd);
     shm_->export_segment(SegmentId::kFrames, region_->alias(PageId(0)), region_->size());
     const JobMemory& job = shm_->job();

@@ -6,6 +6,7 @@
 #include "coherence/hazard_words.h"
 #include "coherence/hlrc/words.h"
 #include "coherence/mgs/message_types.h"
+#include "coherence/placement/message_types.h"
 #include "coherence/sc/message_types.h"
 #include "coherence/shasta/message_types.h"
 #include "memory/heap/shared_heap.h"
@@ -45,11 +46,15 @@ constexpr std::array kWords{words::kTestWords,  words::kNoticeWords,    words::k
                             words::kCondWords,  words::kLockWantedWord, words::kRaceWords};
 static_assert(are_disjoint(kWords) && end_at(kWords, words::kBytes));
 
-constexpr std::array kMessageTypes{
-    types(message_range::kMgs, message_range::kMgsEnd),         types(message_range::kSc, message_range::kScEnd),
-    types(message_range::kShasta, message_range::kShastaEnd),   types(message_range::kSync, message_range::kSyncEnd),
-    types(message_range::kFutex, message_range::kFutexEnd),     types(message_range::kHeap, message_range::kHeapEnd),
-    types(message_range::kRuntime, message_range::kRuntimeEnd), types(message_range::kTest, message_range::kTestEnd)};
+constexpr std::array kMessageTypes{types(message_range::kMgs, message_range::kMgsEnd),
+                                   types(message_range::kSc, message_range::kScEnd),
+                                   types(message_range::kPlacement, message_range::kPlacementEnd),
+                                   types(message_range::kShasta, message_range::kShastaEnd),
+                                   types(message_range::kSync, message_range::kSyncEnd),
+                                   types(message_range::kFutex, message_range::kFutexEnd),
+                                   types(message_range::kHeap, message_range::kHeapEnd),
+                                   types(message_range::kRuntime, message_range::kRuntimeEnd),
+                                   types(message_range::kTest, message_range::kTestEnd)};
 static_assert(are_disjoint(kMessageTypes) && end_at(kMessageTypes, 0x100));
 static_assert(sync_message::kEnd <= message_range::kSyncEnd && heap_message::kEnd <= message_range::kHeapEnd &&
               futex_message::kEnd <= message_range::kFutexEnd);

@@ -75,8 +75,8 @@ void copy_pages(std::byte* to, const std::byte* from, uint64_t bytes) {
 }  // namespace
 
 SharedGlobals::SharedGlobals(Fabric& fabric, const WaitPolicy& policy, Region& region, AccessRights& rights,
-                             SharedHeap& heap)
-    : fabric_(fabric), policy_(policy), region_(region), rights_(rights), heap_(heap) {
+                             SharedHeap& heap, Protocol& protocol)
+    : fabric_(fabric), policy_(policy), region_(region), rights_(rights), heap_(heap), protocol_(protocol) {
   fabric.set_handler(
       runtime_message::kShareGlobals,
       [](void* self, const Message& message) { static_cast<SharedGlobals*>(self)->on_share(message); }, this);
@@ -171,7 +171,7 @@ void SharedGlobals::on_shared(const Message& message) {
   answered_.notify();
 }
 
-// Reads the pages of [first, first + count) that have been touched, so that this node has them. Which those are is found out
+// Reads the pages of [first, first + count) that have been touched, so that this node's frames have them. Which those are is found out
 // before the first one is read: the protocol reads ahead, and so touches further ones.
 void SharedGlobals::bring_here(PageId first, uint64_t count) {
   PageSet touched(count);
@@ -181,7 +181,9 @@ void SharedGlobals::bring_here(PageId first, uint64_t count) {
   });
   touched.for_each([&](uint64_t i) {
     const PageId page(first.value + i);
-    if (heap_.find(page)) static_cast<void>(*static_cast<volatile const std::byte*>(region_.view(page)));
+    if (!heap_.find(page)) return;
+    static_cast<void>(*static_cast<volatile const std::byte*>(region_.view(page)));
+    protocol_.fill_frame(page);
   });
 }
 

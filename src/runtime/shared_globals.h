@@ -18,6 +18,7 @@
 #include <cstdint>
 
 #include "base/error.h"
+#include "coherence/protocol.h"
 #include "fabric/fabric.h"
 #include "fabric/wait.h"
 #include "memory/access_rights.h"
@@ -30,7 +31,8 @@ namespace multigrain {
 // Each node has one. It registers its handlers on construction and must outlive the fabric's last message.
 class SharedGlobals {
  public:
-  SharedGlobals(Fabric& fabric, const WaitPolicy& policy, Region& region, AccessRights& rights, SharedHeap& heap);
+  SharedGlobals(Fabric& fabric, const WaitPolicy& policy, Region& region, AccessRights& rights, SharedHeap& heap,
+                Protocol& protocol);
   SharedGlobals(const SharedGlobals&) = delete;
   SharedGlobals& operator=(const SharedGlobals&) = delete;
 
@@ -72,6 +74,7 @@ class SharedGlobals {
   Region& region_;
   AccessRights& rights_;
   SharedHeap& heap_;
+  Protocol& protocol_;
   std::atomic<bool> shared_{false};
   std::atomic<bool> copies_all_{false};
   PageId first_{};  // the globals' pages in the region, if they are shared

@@ -40,7 +40,7 @@ Reach reach_of(const void* object) {
       lines != nullptr && checks::is_shared(checks::address_of(object)) && lines->keeps(checks::address_of(object)))
     return Reach::kLines;
   if (node->config().nodes == 1) return Reach::kPages;
-  return node->config().protocol_of(Grain::kPage).kind == ProtocolKind::kSc ? Reach::kPages : Reach::kLocked;
+  return node->config().protocol_of(Grain::kPage).is_sequential ? Reach::kPages : Reach::kLocked;
 }
 
 LockedObject::LockedObject(const void* object)

@@ -94,6 +94,8 @@ TEST(ValidateTest, NamesEverySettingThatIsOutOfRange) {
     });
   };
   EXPECT_THAT(of_65_nodes([](Config& c) { c.protocol = "sc"; }), HasSubstr("the protocol sc has room for 64 nodes"));
+  EXPECT_THAT(of_65_nodes([](Config& c) { c.protocol = "placement"; }),
+              HasSubstr("the protocol placement has room for 64 nodes"));
   EXPECT_THAT(of_65_nodes([](Config& c) { c.fabric = FabricKind::kUcx; }), HasSubstr("connects at most 64 nodes"));
   EXPECT_THAT(of_65_nodes([](Config& c) { c.races = true; }), HasSubstr("--races has a clock of at most 64 nodes"));
   EXPECT_THAT(of_65_nodes([](Config& c) { c.mgs.reads = MgsReads::kOneSided; }),
@@ -161,7 +163,7 @@ TEST(Config, MemoryIsAtHomeWhereItIsTouchedFirstIfThatPays) {
     return config.home_under(*find_protocol(&ProtocolTraits::name, protocol));
   };
   Config config;
-  for (const auto* protocol : {"mgs", "hlrc", "sc", "dszoom", "shasta"})
+  for (const auto* protocol : {"mgs", "hlrc", "sc", "placement", "dszoom", "shasta"})
     EXPECT_EQ(home(config, protocol), HomePolicy::kFirstTouch) << protocol;
   config.fabric = FabricKind::kUcx;
   for (const auto* protocol : {"mgs", "sc"}) EXPECT_EQ(home(config, protocol), HomePolicy::kInterleaved) << protocol;
@@ -189,6 +191,30 @@ TEST(Config, ChoosesThePageProtocolByWhatARemoteAccessCosts) {
   EXPECT_EQ(config.traits().name, "mgs");
   config.protocol = "shasta";
   EXPECT_EQ(config.traits().name, "shasta");
+}
+
+TEST(Config, PlacementNeedsTheMemoryOfAllNodesOnOneMachine) {
+  Config config;
+  config.protocol = "placement";
+  EXPECT_TRUE(validate(config));
+  config.fabric = FabricKind::kUcx;
+  EXPECT_THAT(validate(config).error().message, HasSubstr("leave out hosts and --fabric ucx"));
+  config.fabric = FabricKind::kShm;
+  for (const ClockKind clock : {ClockKind::kVirtual, ClockKind::kCounted}) {
+    config.clock = clock;
+    EXPECT_THAT(validate(config).error().message, HasSubstr("leave out --clock"));
+  }
+  config.clock = ClockKind::kWall;
+  config.network.latency_ns = 1000;
+  EXPECT_THAT(validate(config).error().message, HasSubstr("leave out --net"));
+}
+
+TEST(Config, OnlyPlacementHasAPolicy) {
+  Config config;
+  config.policy_given = true;
+  EXPECT_THAT(validate(config).error().message, HasSubstr("the protocol of this run is hlrc (--policy"));
+  config.protocol = "placement";
+  EXPECT_TRUE(validate(config));
 }
 
 TEST(Config, OnlyTheCountedClockHasAMachine) {

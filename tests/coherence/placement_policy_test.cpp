@@ -169,14 +169,15 @@ TEST(PlacementPolicies, TimesAreNanosecondsInARun) {
 
 TEST(PlacementPolicies, ThoseThatCountReferencesAreRefused) {
   for (const std::string& name : policy_names()) {
-    const auto policy = make_policy(name, kRunSetting);
-    ASSERT_TRUE(policy) << name;
-    const Status status = check_for_runs(**policy);
+    ASSERT_TRUE(make_policy(name, kRunSetting)) << name;
+    const auto policy = make_policy_of_run(name);
     if (name == "delay" || name == "competitive") {
-      ASSERT_FALSE(status) << name;
-      EXPECT_THAT(status.error().message, testing::HasSubstr("counts references"));
+      ASSERT_FALSE(policy) << name;
+      EXPECT_THAT(policy.error().message, testing::HasSubstr("counts references"));
+      EXPECT_THAT(render_policies_of_runs(), testing::Not(testing::HasSubstr("\n  " + name + " ")));
     } else {
-      EXPECT_TRUE(status) << name;
+      EXPECT_TRUE(policy) << name;
+      EXPECT_THAT(render_policies_of_runs(), testing::HasSubstr("\n  " + name + " "));
     }
   }
 }

@@ -90,7 +90,7 @@ class Completion(unittest.TestCase):
         self.assertEqual(completed("mgrun", "--prot"), ["--protocol"])
 
     def test_of_a_value(self) -> None:
-        self.assertEqual(completed("mgrun", "--protocol", ""), ["auto", "mgs", "hlrc", "sc", "dszoom", "shasta"])
+        self.assertEqual(completed("mgrun", "--protocol", ""), ["auto", "mgs", "hlrc", "sc", "placement", "dszoom", "shasta"])
         self.assertEqual(completed("mgrun", "--home", "b"), ["blocked"])
 
     def test_of_a_subcommand_and_its_options(self) -> None:

@@ -57,6 +57,10 @@ void options_of_other_versions() {
   REQUIRE(std::string_view(mg_error()).find("this version of the library does not know") != std::string_view::npos);
   newer.known.size = sizeof newer.known;
   expect_success(newer.known);
+  newer.known.place = MG_PLACE_GLOBAL;
+  expect_success(newer.known);
+  newer.known.place = MG_PLACE_GLOBAL + 1;
+  expect_error(100, newer.known, EINVAL);
 }
 
 }  // namespace

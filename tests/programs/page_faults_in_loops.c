@@ -59,9 +59,10 @@ int main(int argc, char** argv) {
   if (argc != 4 || processors > MAX_PROCESSORS) return 2;
   rounds = atoi(argv[1]);
   const mg_protocol by_lines = strcmp(argv[2], "shasta") == 0 ? MG_PROTOCOL_SHASTA : MG_PROTOCOL_DSZOOM;
-  const mg_protocol by_pages = strcmp(argv[3], "hlrc") == 0 ? MG_PROTOCOL_HLRC
-                               : strcmp(argv[3], "sc") == 0 ? MG_PROTOCOL_SC
-                                                            : MG_PROTOCOL_MGS;
+  const mg_protocol by_pages = strcmp(argv[3], "hlrc") == 0        ? MG_PROTOCOL_HLRC
+                               : strcmp(argv[3], "sc") == 0        ? MG_PROTOCOL_SC
+                               : strcmp(argv[3], "placement") == 0 ? MG_PROTOCOL_PLACEMENT
+                                                                   : MG_PROTOCOL_MGS;
   lines = shared(WORDS, by_lines, MG_HOME_DEFAULT);
   fresh = shared((size_t)rounds * FRESH, by_lines, MG_HOME_FIRST_TOUCH);
   pages = shared((size_t)WORDS * processors, by_pages, MG_HOME_DEFAULT);

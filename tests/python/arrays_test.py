@@ -196,7 +196,7 @@ class Arrays(ProgramTest):
                 self.assertEqual(self.output_of(ADD, nodes, per_node), f"right {nodes} {nodes * per_node}\n")
 
     def test_under_every_page_protocol(self):
-        for protocol in ("mgs", "hlrc", "sc"):
+        for protocol in ("mgs", "hlrc", "sc", "placement"):
             for mechanism in ("auto", "mprotect"):
                 with self.subTest(protocol=protocol, mechanism=mechanism):
                     options = ("--protocol", protocol) + (("--access", mechanism) if mechanism != "auto" else ())

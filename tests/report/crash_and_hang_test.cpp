@@ -205,7 +205,7 @@ TEST(Crash, WithoutMgrunNamesAddresses) {
 // --- Locks
 
 TEST(Locks, TakenTwiceAreAnErrorAtOnce) {
-  for (const char* const protocol : {"mgs", "hlrc", "sc"})
+  for (const char* const protocol : {"mgs", "hlrc", "sc", "placement"})
     EXPECT_THAT(output_of("lock-twice", 1, with(kTwoNodes, {"--protocol", protocol})),
                 AllOf(HasSubstr("processor 3: mg_lock: the processor holds this lock already"),
                       HasSubstr("created at " + line("lock-created")), HasSubstr("wanted at " + line("taken-twice")),
@@ -225,7 +225,7 @@ TEST(Locks, AreNotKeptByAFunctionThatReturns) {
 }
 
 TEST(Threads, ThatEndInAFunctionHaveReturned) {
-  for (const char* const protocol : {"mgs", "hlrc", "sc"})
+  for (const char* const protocol : {"mgs", "hlrc", "sc", "placement"})
     output_of("exit-threads", 0, with(kTwoNodes, {"--protocol", protocol}));
 }
 
@@ -242,7 +242,7 @@ void expect_ring(const std::string& text) {
 }
 
 TEST(Hang, InARingOfLocksIsADeadlock) {
-  for (const char* const protocol : {"mgs", "hlrc", "sc"})
+  for (const char* const protocol : {"mgs", "hlrc", "sc", "placement"})
     expect_ring(output_of("ring", 1, with({"--nodes", "3", "--protocol", protocol}, kEnd)));
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/protocols.h"
 #include "calibrate.h"
 #include "commands.h"
 #include "counted.h"
@@ -62,20 +63,26 @@ const std::vector<Row>& rows() {
   return all;
 }
 
-// Tells whether the protocol has the row's primitive. Under sc a release has nothing to do.
+// Where memory is sequentially consistent a release has nothing to do, and there are no twins.
+bool is_sequential(const std::string& protocol) {
+  const ProtocolTraits* const traits = find_protocol(&ProtocolTraits::name, protocol);
+  return traits != nullptr && traits->is_sequential;
+}
+
+// Tells whether the protocol has the row's primitive.
 bool is_of(const Row& row, const std::string& protocol) {
   const std::string_view name = row.name;
-  return protocol != "sc" || (!name.starts_with("release") && name != "single-writer transition");
+  return !is_sequential(protocol) || (!name.starts_with("release") && name != "single-writer transition");
 }
 
 // Returns the summands of the row's floor under the protocol. Under hlrc no other processor has to be reached for a
-// page or a release. Under sc there are no twins, and the node that has a page to itself sends it to the requester
-// directly, but an upgrade asks the home.
+// page or a release. Under sc the node that has a page to itself sends it to the requester directly, and under placement by the
+// home, but an upgrade asks the home.
 std::vector<const char*> floor_parts(const Row& row, const std::string& protocol) {
   std::vector<const char*> parts = row.floor;
   const std::string_view name = row.name;
-  if (protocol == "sc") {
-    if (name.starts_with("page fault, single-writer"))
+  if (is_sequential(protocol)) {
+    if (name.starts_with("page fault, single-writer") && protocol == "sc")
       return {"fault, read", "rights, revoke", "copy, other core's", "wake-up round trip"};
     if (name.starts_with("page fault") || name == "upgrade fault")
       std::erase_if(parts, [](std::string_view part) { return part == "copy"; });
@@ -87,7 +94,7 @@ std::vector<const char*> floor_parts(const Row& row, const std::string& protocol
 }
 
 std::string floor_text(const Row& row, const std::string& protocol) {
-  if (protocol != "hlrc" && protocol != "sc") return row.floor_text;
+  if (protocol != "hlrc" && !is_sequential(protocol)) return row.floor_text;
   std::string text;
   for (const char* part : floor_parts(row, protocol)) text += (text.empty() ? "" : " + ") + std::string(part);
   return text;

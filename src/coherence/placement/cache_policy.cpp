@@ -11,14 +11,6 @@ Location location_of(Decision decision, NodeId from) {
 
 }  // namespace
 
-Status check_for_runs(const Policy& policy) {
-  if (!policy.wants_local() && !policy.wants_counters()) return {};
-  return fail(
-      "the policy '{}' counts references, and a run sees only those that fault: it can be simulated on a trace (mgtrace "
-      "analyze --policy {})",
-      policy.name(), policy.name());
-}
-
 Location cache_policy(Policy& policy, PageMemo& memo, const Directory& directory, PageId page, unsigned nodes,
                       NodeId from, Access access, uint64_t now) {
   const bool is_write = access == Access::kWrite;

@@ -12,7 +12,6 @@
 #include <array>
 #include <cstdint>
 
-#include "base/error.h"
 #include "base/ids.h"
 #include "coherence/placement/states.h"
 #include "placement/policy.h"
@@ -25,9 +24,6 @@ struct PageMemo {
   bool is_placed = false;            // Policy::first() has been asked
   bool is_in_global = false;         // the page has been in global memory since a node had the only copy
 };
-
-// Returns an error if the policy needs to see references that cause no faults.
-Status check_for_runs(const Policy& policy);
 
 // Answers kAskPolicy for a reference by node `from`, `access`, at time `now` in nanoseconds. `directory` is the page's entry before
 // the decision, and `nodes` how many nodes there are. The policy is asked at a page's first reference, and then at one by a

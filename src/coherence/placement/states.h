@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "base/config.h"
 #include "base/ids.h"
 #include "base/node_set.h"
 #include "coherence/action_list.h"
@@ -18,10 +19,6 @@ enum class Access : uint8_t { kRead, kWrite };
 // This is what the policy answers ([Bolosky], section 3.1.3, cache_policy): the page is to be in the memory of the node that
 // refers to it, or in global memory, which is the frame of the page's home.
 enum class Location : uint8_t { kLocal, kGlobal };
-
-// This is what the program has said of the page ([Bolosky], section 3.3.2, placement pragmas). The policy is not asked about a
-// page that is pinned.
-enum class Pin : uint8_t { kNone, kLocal, kGlobal };
 
 // --- A page at a node
 

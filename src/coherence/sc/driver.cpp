@@ -17,18 +17,6 @@ constexpr MessageType type_of(MessageKind kind) {
   return static_cast<MessageType>(message_range::kSc + static_cast<unsigned>(kind));
 }
 
-// Returns the time by which holds are measured: in counted time that of what the calling thread does.
-Nanoseconds time_of_holds() {
-  return virtual_time::is_counted() ? virtual_time::stamp() : monotonic_ns();
-}
-
-Nanoseconds length_of_hold() {
-  // The time-stamp counter has another value each time; the multiplication spreads its low bits. Nodes that want two pages in
-  // opposite order hold them from different times on in counted time, too.
-  const uint64_t mixed = (virtual_time::is_counted() ? virtual_time::stamp() : ticks()) * 0x9e3779b97f4a7c15u;
-  return kShortestHold + (mixed >> 32) % (kLongestHold - kShortestHold);
-}
-
 }  // namespace
 
 const char* message_name(MessageType type) {

@@ -10,14 +10,9 @@
 #include <cstdint>
 
 #include "base/clock.h"
+#include "coherence/page_hold.h"
 
 namespace multigrain::sc {
-
-// A hold is long enough for a thread to leave the fault handler and to make its access. An instruction may need two
-// pages that two nodes want in opposite order. So the length differs from one time to the next, and at some time one of
-// the nodes has both pages.
-inline constexpr Nanoseconds kShortestHold = 10'000;
-inline constexpr Nanoseconds kLongestHold = 30'000;
 
 inline constexpr Nanoseconds kUnitOfHold = 64;
 inline constexpr unsigned kBitsOfHold = 24;

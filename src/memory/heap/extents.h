@@ -28,13 +28,15 @@ struct Placement {
   uint32_t block_size = 0;
   // With Grain::kPage: the memory may be kept coherent by lines from some time on.
   bool may_move_to_lines = false;
+  // With Grain::kPage, under the protocol placement.
+  Pin pin = Pin::kNone;
 
-  // Memory of different grains, and of different block sizes, is never mixed. Each has a small number.
+  // Memory of different grains, block sizes and pins is never mixed. Each has a small number.
   static constexpr uint32_t kBlockUnit = 32;
-  static constexpr unsigned kGrains = 3 + Config::kMaxPageSize / kBlockUnit;
+  static constexpr unsigned kGrains = 5 + Config::kMaxPageSize / kBlockUnit;
   [[nodiscard]] unsigned grain_number() const {
-    if (grain == Grain::kPage) return may_move_to_lines ? 1 : 0;
-    return 2 + block_size / kBlockUnit;
+    if (grain == Grain::kPage) return pin != Pin::kNone ? 1 + static_cast<unsigned>(pin) : may_move_to_lines ? 1 : 0;
+    return 4 + block_size / kBlockUnit;
   }
 
   bool operator==(const Placement&) const = default;

@@ -25,15 +25,20 @@ uint8_t flags_of(const Placement& placement) {
   return static_cast<uint8_t>(static_cast<uint8_t>(placement.policy) | grain);
 }
 
-// A message's third word has the block size from this bit on.
+// A message's third word has the block size from this bit on, and where memory of pages is pinned from the other one on.
 constexpr unsigned kBlockSizeShift = 32;
+constexpr unsigned kPinShift = 56;
 
 Placement placement_in(const MessageHeader& header) {
   return {.policy = static_cast<HomePolicy>(header.flags & ~(kOfLines | kMayMove)),
           .node = NodeId(header.small),
           .grain = (header.flags & kOfLines) != 0 ? Grain::kLine : Grain::kPage,
-          .block_size = static_cast<uint32_t>(header.word[2] >> kBlockSizeShift),
-          .may_move_to_lines = (header.flags & kMayMove) != 0};
+          .block_size = static_cast<uint32_t>(header.word[2] >> kBlockSizeShift & 0xff'ffff),
+          .may_move_to_lines = (header.flags & kMayMove) != 0,
+          .pin = static_cast<Pin>(header.word[2] >> kPinShift)};
+}
+uint64_t in_third_word(const Placement& placement) {
+  return uint64_t{placement.block_size} << kBlockSizeShift | static_cast<uint64_t>(placement.pin) << kPinShift;
 }
 uint64_t without_block_size(uint64_t third_word) {
   return third_word & ((uint64_t{1} << kBlockSizeShift) - 1);
@@ -50,8 +55,10 @@ Placement placement_from(const Message& message, const HeapGeometry& geometry) {
                      policy == HomePolicy::kFirstTouch || policy == HomePolicy::kNode;
   const Placement placement = placement_in(message.header);
   const bool moves_from_lines = placement.grain == Grain::kLine && placement.may_move_to_lines;
+  const bool is_badly_pinned =
+      placement.pin > Pin::kGlobal || (placement.grain == Grain::kLine && placement.pin != Pin::kNone);
   if (!known || message.header.small >= geometry.nodes || !is_block_size(placement, geometry.page_size) ||
-      moves_from_lines)
+      moves_from_lines || is_badly_pinned)
     panic("heap message with a bad placement: policy, node, from node", message.header.flags, message.header.small,
           message.from.value);
   return placement;
@@ -113,8 +120,10 @@ tl::expected<Allocation, HeapError> SharedHeap::allocate(size_t size, size_t ali
 tl::expected<Allocation, HeapError> SharedHeap::allocate_small(unsigned size_class, size_t size,
                                                                const Placement& wanted) {
   Placement placement = wanted;
-  if (wanted.policy == HomePolicy::kBlocked)
-    placement = {.grain = wanted.grain, .block_size = wanted.block_size, .may_move_to_lines = wanted.may_move_to_lines};
+  if (wanted.policy == HomePolicy::kBlocked) {
+    placement.policy = HomePolicy::kInterleaved;
+    placement.node = {};
+  }
   while (true) {
     SmallHeap::PageRequest pages;
     {
@@ -152,7 +161,7 @@ tl::expected<Allocation, HeapError> SharedHeap::allocate_pages(size_t size, uint
 SharedHeap::Answer SharedHeap::ask_manager(MessageHeader request, const Placement& placement) {
   request.type = heap_message::kAllocate;
   request.flags = flags_of(placement);
-  request.word[2] |= uint64_t{placement.block_size} << kBlockSizeShift;
+  request.word[2] |= in_third_word(placement);
   request.small = placement.policy == HomePolicy::kNode ? placement.node.value : uint16_t{0};
   if (self() != kManager) {
     const Answer answer = call(kManager, request);
@@ -195,8 +204,7 @@ void SharedHeap::announce_new_extents() {
     header.flags = flags_of(extent.placement);
     header.small = extent.placement.node.value;
     header.extra = extent.owner;
-    header.word = {extent.first.value, extent.pages,
-                   announced_ | uint64_t{extent.placement.block_size} << kBlockSizeShift};
+    header.word = {extent.first.value, extent.pages, announced_ | in_third_word(extent.placement)};
     for (uint16_t node = 1; node < geometry_.nodes; ++node) fabric_.send(NodeId(node), header, SendContext::kHandler);
   }
 }

@@ -199,17 +199,28 @@ class UserfaultRights final : public AccessRights {
   }
 
   void let_others_map() override { others_map_ = true; }
+  void let_pages_be_elsewhere() override { are_elsewhere_ = true; }
 
   [[nodiscard]] std::string_view name() const override { return "userfault"; }
   [[nodiscard]] int fault_signal() const override { return SIGBUS; }
 
   [[nodiscard]] std::optional<Fault> decode(int signal, const siginfo_t* info, const void* context) const override {
-    if (signal != SIGBUS || info->si_code != BUS_ADRERR || !region_.contains(info->si_addr)) return std::nullopt;
-    return Fault{static_cast<std::byte*>(info->si_addr), region_.page_of(info->si_addr),
-                 PageFaultCode(context).is_write()};
+    const PageFaultCode code(context);
+    const bool is_missing = signal == SIGBUS && info->si_code == BUS_ADRERR && region_.contains(info->si_addr);
+    if (!is_missing && !is_being_mapped(signal, info, code)) return std::nullopt;
+    return Fault{static_cast<std::byte*>(info->si_addr), region_.page_of(info->si_addr), code.is_write()};
   }
 
  private:
+  // Returns whether a thread has met a page between view_again() and open_moved(). What has no rights for good, the old view of
+  // a part that was moved, is no such page.
+  [[nodiscard]] bool is_being_mapped(int signal, const siginfo_t* info, const PageFaultCode& code) const {
+    if (!are_elsewhere_ || signal != SIGSEGV || info->si_code != SEGV_ACCERR || code.is_fetch()) return false;
+    if (!region_.contains(info->si_addr)) return false;
+    const auto into_page = static_cast<const std::byte*>(info->si_addr) - region_.view(region_.page_of(info->si_addr));
+    return into_page >= 0 && static_cast<size_t>(into_page) < region_.page_size();
+  }
+
   // Installs the entries that are missing. Returns whether any entry was there before.
   bool install(PageId first, uint64_t count, uint64_t mode) const {
     MG_CHECK(region_.has_pages(first, count), first.value, count);
@@ -338,6 +349,7 @@ class UserfaultRights final : public AccessRights {
   const Region& region_;
   Descriptor fd_;
   std::atomic<bool> others_map_{false};
+  std::atomic<bool> are_elsewhere_{false};
 };
 
 }  // namespace

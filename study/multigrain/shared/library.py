@@ -16,7 +16,7 @@ Work = Callable[[int], None]
 
 HOMES = {"default": 0, "interleaved": 1, "blocked": 2, "first touch": 4}
 _HOME_NODE = 3
-PROTOCOLS = {"default": 0, "mgs": 1, "hlrc": 2, "sc": 5}
+PROTOCOLS = {"default": 0, "mgs": 1, "hlrc": 2, "sc": 5, "placement": 6}
 
 VERSION = "0.1.0"
 

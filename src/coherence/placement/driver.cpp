@@ -1,0 +1,370 @@
+#include "coherence/placement/driver.h"
+
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "coherence/page_hold.h"
+#include "coherence/placement/message_types.h"
+#include "placement/policies.h"
+#include "profile/this_thread.h"
+
+namespace multigrain::placement {
+namespace {
+
+constexpr MessageType type_of(MessageKind kind) {
+  return static_cast<MessageType>(message_range::kPlacement + static_cast<unsigned>(kind));
+}
+static_assert(type_of(MessageKind::kKindCount) <= message_range::kPlacementEnd);
+
+}  // namespace
+
+const char* message_name(MessageType type) {
+  if (type < message_range::kPlacement || type >= type_of(MessageKind::kKindCount)) return nullptr;
+  return name(static_cast<MessageKind>(type - message_range::kPlacement));
+}
+
+Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, std::string_view policy) {
+  const unsigned nodes = services.fabric.nodes();
+  if (nodes > NodeSet::kCapacity)
+    return fail("the protocol placement has directory entries for {} nodes, and the machine has {}", NodeSet::kCapacity,
+                nodes);
+  if (nodes > 1 && services.frames_of_nodes.size() != nodes)
+    return fail(
+        "under the protocol placement nodes use pages in another node's memory by mapping it, and the memory of this run's "
+        "nodes is not on one machine");
+  auto made = make_policy_of_run(policy);
+  if (!made) return tl::unexpected(made.error());
+  std::unique_ptr<Driver> driver(new Driver(services, std::move(*made)));
+  auto records = SparseTable<Record>::create(services.region.page_count(), "page records");
+  if (!records) return tl::unexpected(records.error());
+  driver->records_ = std::move(*records);
+  services.rights.let_pages_be_elsewhere();
+  for (unsigned kind = 0; kind < static_cast<unsigned>(MessageKind::kKindCount); ++kind)
+    services.fabric.set_handler(type_of(static_cast<MessageKind>(kind)), &Driver::handle, driver.get());
+  return driver;
+}
+
+// --- Faults
+
+bool Driver::on_fault(PageId page, bool is_write) {
+  ProcessorProfile& profile = this_profile();
+  const CategoryScope protocol(profile, Category::kProtocol);
+  Record& record = records_[page];
+  if (!home_of(page, record, true)) return false;
+
+  EventCount& granted = is_write ? record.writers : record.readers;
+  uint32_t seen = 0;
+  std::optional<PollingScope> polling;
+  {
+    Actions actions;
+    const LockGuard hold(record.lock);
+    begin(page, record);
+    const bool was_readable = record.page.state != State::kNone;
+    const bool was_asked_for = record.page.has_request;
+    const FaultOutcome outcome =
+        placement::on_fault(record.page, context(record), is_write ? Access::kWrite : Access::kRead, actions);
+    if (outcome == FaultOutcome::kWait) {
+      seen = granted.prepare();
+      // The thread polls before the request is sent, so that a home that answers at once finds a thread that handles the
+      // answer.
+      polling.emplace(services_.fabric);
+      if (!was_asked_for) {
+        profile.count(!is_write ? Counter::kReadFaults : was_readable ? Counter::kUpgrades : Counter::kWriteFaults);
+        if (record.page.directory.pin != Pin::kNone) profile.count(Counter::kRequestsPinned);
+      }
+    } else {
+      profile.count(Counter::kLocalFaults);
+    }
+    perform(page, record, actions, nullptr);
+    if (outcome == FaultOutcome::kResolved) {
+      if (record.page.held && !record.page.waits_for_hold()) set_hold(record);
+      return true;
+    }
+  }
+  {
+    const CategoryScope waiting(profile, Category::kDataWait);
+    wait_until(*polling, services_.wait, granted, [&granted, seen] { return granted.changed_since(seen); });
+  }
+  const LockGuard hold(record.lock);
+  on_returned(record.page);
+  if (record.page.held) set_hold(record);
+  if (record.page.waits_for_hold()) await_hold(page, record);
+  return true;
+}
+
+void Driver::begin(PageId page, Record& record) {
+  if (std::exchange(record.is_begun, true) || record.home() != self_) return;
+  const Pin pin = services_.homes.pin_of(page);
+  if (pin == Pin::kNone) return;
+  Actions actions;
+  on_pin(record.page, context(record), pin, actions);
+  MG_CHECK(actions.empty(), page.value);
+}
+
+// --- Holds
+
+void Driver::set_hold(Record& record) {
+  record.hold_ends = time_of_holds() + length_of_hold();
+}
+
+bool Driver::is_hold_over(const Record& record) {
+  return record.page.held && record.page.returning == 0 && time_of_holds() >= record.hold_ends;
+}
+
+void Driver::end_hold(PageId page, Record& record) {
+  Actions actions;
+  on_hold_over(record.page, context(record), actions);
+  perform(page, record, actions, nullptr);
+}
+
+// While a thread that was granted the page does not run yet, the hold has no end. The last of these threads calls this
+// again when it runs.
+void Driver::await_hold(PageId page, Record& record) {
+  if (record.is_listed || record.page.returning != 0) return;
+  record.is_listed = true;
+  uint64_t first = listed_.load(std::memory_order_relaxed);
+  do record.next_listed = first;
+  while (!listed_.compare_exchange_weak(first, page.value + 1, std::memory_order_release));
+  if (first == 0) services_.fabric.wake_service();
+}
+
+// A page whose hold is not over yet is put back. If another thread pushed a page meanwhile, it found the list empty and
+// has woken the service thread, which is this one.
+bool Driver::end_holds() {
+  uint64_t next = listed_.exchange(0, std::memory_order_acquire);
+  while (next != 0) {
+    const PageId page(next - 1);
+    Record& record = records_[page];
+    const LockGuard hold(record.lock);
+    next = record.next_listed;
+    record.is_listed = false;
+    if (is_hold_over(record))
+      end_hold(page, record);
+    else if (record.page.waits_for_hold())
+      await_hold(page, record);
+  }
+  return listed_.load(std::memory_order_relaxed) != 0;
+}
+
+// Holds are short, so this thread sleeps until it looks at them again, and leaves its core to the threads for which
+// pages are held. It returns in between, to where it handles the node's messages.
+void Driver::serve() {
+  if (listed_.load(std::memory_order_acquire) == 0) return;
+  const CategoryScope protocol(this_profile(), Category::kProtocol);
+  if (!end_holds()) return;
+  if (services_.fabric.poll() == 0) sleep_ns(kShortestHold);
+  services_.fabric.serve_again();
+}
+
+// --- Thaws
+
+void Driver::catch_up() {
+  const uint64_t every = policy_->reconsiders_after();
+  const Nanoseconds now = monotonic_ns();
+  // The policy counts the times from the clock's zero on (placement/policies.cpp).
+  if (every == 0 || now / every == thawed_at_ / every) return;
+  thawed_at_ = now;
+  uint64_t next = to_thaw_.exchange(0, std::memory_order_acquire);
+  while (next != 0) {
+    const PageId page(next - 1);
+    Record& record = records_[page];
+    Actions actions;
+    const LockGuard hold(record.lock);
+    next = record.next_to_thaw;
+    record.is_to_thaw = false;
+    if (record.page.directory.placement == Placement::kGlobalWritable) this_profile().count(Counter::kThaws);
+    on_thaw(record.page, context(record), actions);
+    perform(page, record, actions, nullptr);
+  }
+}
+
+void Driver::fill_frame(PageId page) {
+  Record& record = records_[page];
+  const LockGuard hold(record.lock);
+  if (record.right != State::kGlobal || record.home() == self_) return;
+  services_.fabric.get(record.home(), SegmentId::kFrames, offset(page), {frame(page), page_size_});
+  record.is_used = true;
+}
+
+// --- Messages
+
+void Driver::handle(void* context, const Message& message) {
+  static_cast<Driver*>(context)->on_message(message);
+}
+
+void Driver::on_message(const Message& message) {
+  ProcessorProfile& profile = this_profile();
+  const CategoryScope protocol(profile, Category::kProtocol);
+  const MessageHeader& header = message.header;
+  const auto kind = static_cast<MessageKind>(header.type - message_range::kPlacement);
+  const PageId page = page_of(message);
+  const PageMessage arrived{
+      .kind = kind, .content = static_cast<Content>(header.flags), .right = static_cast<State>(header.small)};
+  if (header.flags > static_cast<uint8_t>(Content::kZeros) || header.small > static_cast<uint16_t>(State::kGlobal))
+    panic("a message of placement with a content or a right that do not exist, from node / page", message.from.value,
+          page.value);
+  Record& record = records_[page];
+  settle_home(page, record, message, is_request(kind));
+  Actions actions;
+  const LockGuard hold(record.lock);
+  begin(page, record);
+  if (is_hold_over(record)) end_hold(page, record);
+  if (is_request(kind) && record.page.directory.pin != Pin::kNone) profile.count(Counter::kRequestsPinned);
+  if (!placement::on_message(record.page, context(record), message.from, arrived, actions))
+    panic("a message of placement that its sender cannot have sent now; from node / kind / page", message.from.value,
+          static_cast<uint64_t>(kind), page.value);
+  perform(page, record, actions, &message);
+}
+
+// --- Actions
+
+void Driver::perform(PageId page, Record& record, Actions& actions, const Message* message) {
+  while (!actions.empty()) {
+    const Action last = actions[actions.size() - 1];
+    for (const Action& action : actions) perform_one(page, record, action, message);
+    actions.clear();
+    if (last.verb == Verb::kAskPolicy) ask_policy(page, record, last, actions);
+    message = nullptr;
+  }
+}
+
+// The policy is asked under the page's lock, so that it is asked about one reference after the other.
+void Driver::ask_policy(PageId page, Record& record, const Action& question, Actions& actions) {
+  const Location location = cache_policy(*policy_, record.memo, record.page.directory, page, services_.fabric.nodes(),
+                                         question.node, question.access, monotonic_ns());
+  const bool is_global = location == Location::kGlobal;
+  this_profile().count(is_global ? Counter::kDecidedGlobal : Counter::kDecidedLocal);
+  if (is_global && needs_to_catch_up() && !std::exchange(record.is_to_thaw, true)) {
+    uint64_t first = to_thaw_.load(std::memory_order_relaxed);
+    do record.next_to_thaw = first;
+    while (!to_thaw_.compare_exchange_weak(first, page.value + 1, std::memory_order_release));
+  }
+  on_decision(record.page, context(record), location, actions);
+}
+
+void Driver::perform_one(PageId page, Record& record, const Action& action, const Message* message) {
+  switch (action.verb) {
+    case Verb::kSend:
+    case Verb::kSendPage:
+      send(page, action);
+      break;
+    case Verb::kTakePage:
+      MG_CHECK(message != nullptr, page.value);
+      take_page(page, *message);
+      record.is_used = true;
+      break;
+    case Verb::kFillZeros:
+      fill_with_zeros(page, record);
+      break;
+    case Verb::kMapRead:
+      map(page, record, State::kRead);
+      break;
+    case Verb::kMapWrite:
+      map(page, record, State::kWrite);
+      break;
+    case Verb::kMapGlobal:
+      map(page, record, State::kGlobal);
+      break;
+    case Verb::kRevokeWrite:
+      lower(page, record, State::kRead);
+      break;
+    case Verb::kRevoke:
+      lower(page, record, State::kNone);
+      break;
+    case Verb::kWakeReaders:
+      record.readers.notify();
+      break;
+    case Verb::kWakeWriters:
+      record.writers.notify();
+      break;
+    case Verb::kAwaitHold:
+      await_hold(page, record);
+      break;
+    case Verb::kAskPolicy:  // perform() asks when everything else is done
+      break;
+    case Verb::kForget:
+      record.memo = {};
+      break;
+  }
+}
+
+void Driver::send(PageId page, const Action& action) {
+  const PageMessage& m = action.message;
+  // (D4) A read makes the frame's memory, of zeros.
+  if (m.kind == MessageKind::kGrant && m.right == State::kWrite)
+    static_cast<void>(*static_cast<const volatile std::byte*>(frame(page)));
+  MessageHeader header;
+  header.type = type_of(m.kind);
+  header.flags = static_cast<uint8_t>(m.content);
+  header.small = static_cast<uint16_t>(m.right);
+  header.word[0] = page.value;
+  RemoteSlice slice;
+  if (action.verb == Verb::kSendPage) slice = slice_of(page);
+  services_.fabric.send(action.node, header, {}, slice, SendContext::kHandler);
+  this_profile().count_message(header.type, sizeof header + slice.length);
+}
+
+void Driver::fill_with_zeros(PageId page, Record& record) {
+  this_profile().count(Counter::kZeroFills);
+  // What other nodes have written to the home's frame by mapping it, the home does not know.
+  if (std::exchange(record.is_used, false) || record.home() == self_) std::memset(frame(page), 0, page_size_);
+}
+
+// A fault on a page that is mapped already comes here as well: the kernel may have dropped the page-table entry.
+void Driver::map(PageId page, Record& record, State right) {
+  ProcessorProfile& profile = this_profile();
+  if (record.right != right)
+    profile.count(right == State::kRead    ? Counter::kBecameReadOnly
+                  : right == State::kWrite ? Counter::kBecameLocalWritable
+                                           : Counter::kBecameGlobalWritable);
+  if (right == State::kRead) {
+    grant_read(page, 1);
+  } else if (right == State::kGlobal && record.home() != self_) {
+    map_global(page, record);
+  } else {
+    record.is_used = true;
+    if (record.right == State::kRead)
+      upgrade(page, 1);
+    else
+      grant_write(page, 1);
+  }
+  record.right = right;
+}
+
+// The home's frame is mapped with all rights, which userfaultfd does not watch. So no access of this node faults there.
+void Driver::map_global(PageId page, Record& record) {
+  if (record.right == State::kGlobal) return;
+  const SubTimeScope timed(this_profile(), SubTime::kRights);
+  const int failed = services_.region.view_elsewhere(page, 1, services_.frames_of_nodes[record.home().value]);
+  if (failed == ENOMEM)
+    die(1,
+        "the kernel allows no more mappings, which --protocol placement needs for pages in other nodes' memory: raise it "
+        "with 'sysctl -w vm.max_map_count=1000000', use a larger --page-size, or another --policy");
+  if (failed != 0)
+    panic("cannot map a page of another node's memory (errno, page, home)", static_cast<uint64_t>(failed), page.value,
+          record.home().value);
+  this_profile().count(Counter::kGlobalMaps);
+}
+
+void Driver::lower(PageId page, Record& record, State right) {
+  if (record.right == State::kNone) return;
+  ProcessorProfile& profile = this_profile();
+  profile.count(right == State::kRead            ? Counter::kSyncs
+                : record.right == State::kGlobal ? Counter::kUnmaps
+                                                 : Counter::kFlushes);
+  if (right == State::kRead) {
+    revoke_write(page, 1);
+  } else if (record.right == State::kGlobal && record.home() != self_) {
+    // The node's own frame has no rights when it comes back. It is watched again before anything can be granted.
+    const SubTimeScope timed(profile, SubTime::kRights);
+    services_.region.view_again(page, 1);
+    services_.rights.open_moved(page, 1);
+  } else {
+    revoke(page, 1);
+  }
+  record.right = right;
+}
+
+}  // namespace multigrain::placement
