@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
@@ -20,6 +21,7 @@ from multigrain.study.files import write_whole
 from multigrain.study.machines import DEFAULT_MACHINE, EmulatedMachine, emulated_machines, mgrun_lists, usable_cores
 from multigrain.study.options import BAD_USAGE, HANDED_ON, make_parser
 from multigrain.study.packages import missing_packages
+from multigrain.study.placement import run_placement
 from multigrain.study.progress import Bar
 from multigrain.study.results import csv_text, print_failures, print_study
 from multigrain.study.runs import (
@@ -325,6 +327,18 @@ def run_study(options: argparse.Namespace, argv: Sequence[str], tools: Path) -> 
     return 1 if studies.failed_points(study) else 0
 
 
+def study_placement(options: argparse.Namespace, tools: Path) -> int:
+    mgrun = options.mgrun or str(tools / "mgrun")
+    if not os.access(mgrun, os.X_OK):
+        raise StudyError(f"there is no mgrun at '{mgrun}' (--mgrun)")
+    (_, command), *_ = commands_of(options)
+    # Nothing is kept: times by the wall clock depend on what else the machine does.
+    with interruptible(), tempfile.TemporaryDirectory(prefix="mgstudy-") as folder:
+        runner = Runner(mgrun, Cache(Path(folder)), (), options.time_limit, True, "wall")
+        runner.cache.prepare()
+        return run_placement(options, runner, find_program(command[0]), command[1:])
+
+
 def main(argv: Sequence[str], tools: Path) -> int:
     """`tools` is where mgrun is."""
     options: Any = make_parser().parse_args(argv)
@@ -334,6 +348,8 @@ def main(argv: Sequence[str], tools: Path) -> int:
             raise StudyError(sentence)
         if options.kind == "against":
             return compare_with_table(options.table, options.studies, options.markdown)
+        if options.kind == "placement":
+            return study_placement(options, tools)
         return report_again(options) if options.kind == "report" else run_study(options, argv, tools)
     except StudyError as error:
         print(f"mgstudy: {error}", file=sys.stderr)

@@ -49,6 +49,7 @@ what the family's two metrics are:
   mgstudy width --procs 64 -- ./fft                                  what wider nodes change
   mgstudy compare --procs 16 --add-args '--variant tiled' -- ./water-kernel
   mgstudy family --procs 32 --clock counted --machine alewife -- ./water      exact; many runs at a time
+  mgstudy placement --procs 4 -- ./water                             are its pages where they should be?
   mgstudy against table.json study.json                              does it agree with a paper's table?
   mgstudy report                                                     the last study's report again
 """
@@ -232,6 +233,41 @@ def make_parser() -> Parser:
         metavar="COMMAND",
         help="compare with another command, such as another build of the program",
     )
+    placement = commands.add_parser(
+        "placement",
+        help="how well a policy of mgrun --protocol placement places a program's pages",
+        usage="mgstudy placement --procs P [OPTIONS] -- PROGRAM [ARGUMENTS...]",
+        description="Runs the program with a policy (T_numa), with all pages in global memory (T_global) and on one processor\n"
+        "(T_local), and prints what Bolosky's Tables 3.1 and 3.2 have: alpha, beta, gamma, and the manager's own time.\n"
+        "{procs} in the program's arguments is the number of processors of the run. On this machine, by the wall clock.",
+        allow_abbrev=False,
+        formatter_class=Formatter,
+    )
+    placement.add_argument(
+        "-p", "--procs", type=positive, required=True, metavar="P", help="nodes, of one processor each"
+    )
+    placement.add_argument("--policy", default="ace", metavar="NAME", help="as for mgrun (default ace)")
+    placement.add_argument(
+        "--ratio",
+        type=seconds,
+        metavar="G/L",
+        help="how many times as long a reference to another node's memory takes as one to the own; without it beta is not told",
+    )
+    placement.add_argument("-r", "--repetitions", type=positive, default=3, metavar="N", help="of each run (default 3)")
+    placement.add_argument(
+        "--time-limit", type=seconds, default=600.0, metavar="SECONDS", help="of real time, for one run (default 600)"
+    )
+    placement.add_argument("--mgrun", metavar="PATH", help="the mgrun to use (default: the one beside mgstudy)")
+    placement.add_argument(
+        "--mgrun-option",
+        action="append",
+        default=[],
+        metavar="OPTION",
+        help="any other option of mgrun, such as --no-pin",
+    )
+    placement.add_argument("--json", metavar="FILE", help="what was measured, as JSON; - is standard output")
+    placement.add_argument("-q", "--quiet", action="store_true", help="no tables")
+    placement.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     against = commands.add_parser(
         "against",
         help="whether studies agree with a paper's table, row by row",

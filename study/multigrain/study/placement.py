@@ -109,9 +109,7 @@ def measure(runner: Runner, run: Run, repetitions: int) -> list[Result]:
     return out
 
 
-def study_of(
-    runner: Runner, program: str, arguments: Sequence[str], options: Any, handed_on: Sequence[str]
-) -> Json:
+def study_of(runner: Runner, program: str, arguments: Sequence[str], options: Any, handed_on: Sequence[str]) -> Json:
     def run(nodes: int, policy: str) -> Run:
         under = ("--protocol", "placement", "--policy", policy, *handed_on)
         return Run(program, tuple(arguments), nodes, 1, under)
@@ -174,7 +172,9 @@ def run_placement(options: Any, runner: Runner, program: str, arguments: Sequenc
     if options.procs < 2:
         raise StudyError("pages are placed between nodes: give at least 2 (--procs)")
     if options.ratio is not None and options.ratio <= 1:
-        raise StudyError(f"--ratio is {options.ratio:g}; a reference to global memory takes longer than one to local memory")
+        raise StudyError(
+            f"--ratio is {options.ratio:g}; a reference to global memory takes longer than one to local memory"
+        )
     study = study_of(runner, program, arguments, options, options.mgrun_option)
     if not options.quiet and options.json != "-":
         print_study(study)
