@@ -9,7 +9,7 @@ Every application runs at the paper's size on 32 processors in nodes of 1 to 32,
 with processors on which a single one takes as long as the paper's, without and with translation: the machine's prices of instructions
 and of translation, each times a factor that Table 3 gives. Programs are those of the target translated_workloads. Results are kept
 in --cache and used again by mgstudy; JSON and HTML reports are left in --out. Sections: translation, table3, families, figures,
-slowed, transformations, latencies, breakdowns; all if none is named.
+slowed, experiments, transformations, latencies, breakdowns; all if none is named.
 """
 
 import json
@@ -28,6 +28,12 @@ LATENCIES = ("4750ns", "50us", "100us", "500us", "1ms")
 # Of the kernels the paper has no time without translation.
 KERNELS = ("water-kernel", "unstructured-kernel")
 OF_LATENCY = {"jacobi": ("jacobi",), "water": ("water",), "water-kernel": ("water-kernel", "--variant", "tiled")}
+EXPERIMENTS = {
+    "water": ("water",),
+    "water-pairwise": ("water", "--variant", "pairwise"),
+    "tsp": ("tsp",),
+    "unstructured": ("unstructured",),
+}
 PROCESSORS = 32
 SIZES = (1, 2, 4, 8, 16, 32)
 CYCLE = 50  # ns
@@ -41,6 +47,30 @@ def sequential_of(table):
     with open(os.path.join(TABLES, table), encoding="utf-8") as file:
         rows = json.load(file)["rows"]
     return {row["of"]["program"]: row["theirs"] / 1e6 for row in rows if row["what"] == "sequential"}
+
+
+def free(*prices):
+    """A change of a machine: these cost nothing."""
+
+    def change(description):
+        for price in prices:
+            description["costs"][price] = {"value": 0, "source": "an experiment"}
+
+    return change
+
+
+# By what is changed: what becomes of the machine, and options.
+CHANGES = {
+    "nothing": (None, ()),
+    "no latency": (None, ("--net", "latency=0ns")),
+    "locks that cost nothing": (free("lock_acquire", "lock_release", "lock_ask", "lock_pass", "node_miss"), ()),
+    "translation fills that cost nothing": (free("fault_entry", "translation_fill", "queue_page"), ()),
+    "invalidation that costs nothing": (free("revoke_call", "release"), ()),
+    "moving pages costs nothing": (free("twin_byte", "diff_make_byte", "diff_apply_byte", "send_byte"), ()),
+    "messages that cost nothing": (free("message_send", "message_receive", "transition"), ()),
+    "pages of 4 KiB": (None, ("--page-size", "4096")),
+    "four pages read ahead": (None, ("--prefetch", "4")),
+}
 
 
 SEQ, SVM_SEQ = sequential_of("mgs-table3-hardware.json"), sequential_of("mgs-table3.json")
@@ -153,6 +183,28 @@ class Study(CountedStudy):
         print("\nAgainst the paper:\n")
         self.against("mgs-figures.json", self.made(APPLICATIONS, "-slowed"), "slowed")
 
+    def experiments(self):
+        """Experiments: what makes Water, TSP and Unstructured differ, with processors on which one takes the paper's times"""
+        sizes = (1, PROCESSORS // 2, PROCESSORS)
+        head(
+            "", ["what is changed", *(f"C = {size}, s" for size in sizes), "breakup penalty", "multigrain potential"], 1
+        )
+        for name in self.names(EXPERIMENTS):
+            program, *variant = EXPERIMENTS[name]
+            machine = self.slowed_of(program)
+            if not machine:
+                row(name, "", *["failed"] * 5)
+                continue
+            for what, (change, options) in CHANGES.items():
+                word = what.replace(" ", "-").replace(",", "")
+                other = self.changed_machine(f"alewife-{name}-{word}", what, change, machine) if change else machine
+                points = self.points(
+                    f"{name}-{word}", program, *COMPILED, *options, sizes=sizes, variant=variant, machine=other
+                )
+                alone, half, whole = (time_of(points, size) for size in sizes)
+                times = map(seconds, (alone, half, whole))
+                row(name, what, *times, more(half, whole), more(alone, half))
+
     def transformations(self):
         """Figures 14 to 17: what the transformations change, with the machine as its description has it"""
         head("", [*(f"C = {size}, s" for size in SIZES), "breakup penalty", "multigrain potential"])
@@ -224,7 +276,8 @@ def more(time, than):
 
 def main():
     sections = (
-        "translation", "table3", "families", "figures", "slowed", "transformations", "latencies", "breakdowns"
+        "translation", "table3", "families", "figures", "slowed", "experiments", "transformations",
+        "latencies", "breakdowns",
     )  # fmt: skip
     parser = counted_parser(__doc__, out="mgs-study")
     parser.set_defaults(skew=None)
