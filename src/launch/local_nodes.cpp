@@ -71,9 +71,9 @@ Status LocalNodes::check() {
     if (!library) return tl::unexpected<Error>(library.error());
     preloaded_ = std::move(*library);
   }
-  // mgrun opens at most two descriptors for each node, which every node inherits with shm, and some while it starts a
+  // mgrun opens at most three descriptors for each node, two of which every node inherits with shm, and some while it starts a
   // node. In a node UCX has about twenty descriptors, and more for each other node.
-  const unsigned shared = 2 * job_.count + 10;
+  const unsigned shared = 3 * job_.count + 10;
   const unsigned of_ucx = job_.config.fabric == FabricKind::kUcx ? 24 + 2 * job_.config.nodes : 0;
   if (const Status status =
           check_open_files(std::max(shared, of_ucx), fmt::format("a run of {} nodes", job_.config.nodes));

@@ -1,5 +1,10 @@
 #include "launch/node_statuses.h"
 
+#include <fcntl.h>
+
+#include <cerrno>
+#include <utility>
+
 #include "base/file_descriptor.h"
 #include "launch/limits.h"
 #include "report/crash_report.h"
@@ -18,6 +23,9 @@ Result<int> NodeStatuses::open_next() {
   const auto mapped = map_node_status(fd.get());
   if (!mapped) return tl::unexpected<Error>(mapped.error());
   statuses_.push_back(*mapped);
+  FileDescriptor kept(fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
+  if (!kept.is_open()) return fail_errno(errno, "cannot keep the memory in which a node says what it does");
+  kept_.push_back(std::move(kept));
   return fd.release();
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/file_descriptor.h"
 #include "base/ids.h"
 #include "report/node_snapshot.h"
 #include "status/node_status.h"
@@ -41,6 +42,7 @@ class NodeStatuses {
 
   const NodeId first_;
   std::vector<const NodeStatus*> statuses_;
+  std::vector<FileDescriptor> kept_;  // of the same; mgtop finds them here (tools/mgtop/jobs.h)
   std::vector<pid_t> pids_;
 };
 
