@@ -18,9 +18,8 @@
 /// shared memory by value. It takes an mg::tasks&, or nothing. An exception that leaves it ends the program. It may wait for
 /// groups, locks and whatever else will come, but not for a barrier of all processors. Not for signal handlers.
 ///
-/// Spawning a task takes a lock that its node mostly has: well below a microsecond under hlrc and the line protocols.
-/// A task that moves to another node costs a lock and some pages, tens of microseconds: let it be work for a
-/// hundred.
+/// Spawning a task takes a lock that its node mostly has. A task that moves to another node costs what a lock from there
+/// and some pages cost (mgbench): let it be work for several times as long.
 #ifndef MULTIGRAIN_TASKS_HPP
 #define MULTIGRAIN_TASKS_HPP
 
