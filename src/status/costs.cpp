@@ -1,6 +1,8 @@
 #include "status/costs.h"
 
 #include <algorithm>
+#include <bit>
+#include <iterator>
 #include <tuple>
 
 namespace multigrain::costs {
@@ -19,15 +21,31 @@ uint64_t mixed(uint64_t key) {
 }
 
 // Returns the entry with the key, which it takes for it if there is none; nullptr if there is no room.
-template <typename Entry, size_t kSize>
-Entry* entry_for(Entry (&table)[kSize], std::atomic<uint64_t> Entry::* key_of, uint64_t key, uint64_t hash) {
+template <typename Entry, uint32_t kCount>
+Entry* entry_for(Entries<Entry, kCount>& entries, std::atomic<uint64_t> Entry::* key_of, uint64_t key, uint64_t hash) {
   for (uint32_t i = 0; i < kProbes; ++i) {
-    Entry& entry = table[(hash + i) % kSize];
+    const uint64_t index = (hash + i) % kCount;
+    Entry& entry = entries.entry[index];
     uint64_t found = (entry.*key_of).load(std::memory_order_acquire);
-    if (found == 0 && (entry.*key_of).compare_exchange_strong(found, key, std::memory_order_acq_rel)) return &entry;
+    if (found == 0) {
+      // It is used in any case: by this key, or by the one that has come first.
+      entries.used[index / 64].fetch_or(uint64_t{1} << index % 64, std::memory_order_relaxed);
+      if ((entry.*key_of).compare_exchange_strong(found, key, std::memory_order_acq_rel)) return &entry;
+    }
     if (found == key) return &entry;
   }
   return nullptr;
+}
+
+// Calls visit(entry) for each that is used, with its key.
+template <typename Entries, typename Visit>
+void for_each_used(Entries& entries, auto key_of, Visit&& visit) {
+  for (size_t word = 0; word < std::size(entries.used); ++word) {
+    for (uint64_t rest = entries.used[word].load(std::memory_order_relaxed); rest != 0; rest &= rest - 1) {
+      auto& entry = entries.entry[word * 64 + static_cast<size_t>(std::countr_zero(rest))];
+      if (const uint64_t key = (entry.*key_of).load(std::memory_order_acquire); key != 0) visit(entry, key);
+    }
+  }
 }
 
 template <typename T>
@@ -37,13 +55,13 @@ void add(std::atomic<T>& to, T n) {
 
 PageCost& cost_of_page(Table& table, uint64_t page) {
   const uint64_t number = page / PageGroup::kPages;
-  PageGroup* const group = entry_for(table.group, &PageGroup::key, number + 1, mixed(number));
+  PageGroup* const group = entry_for(table.groups, &PageGroup::key, number + 1, mixed(number));
   return group != nullptr ? group->page[page % PageGroup::kPages] : table.other_pages;
 }
 
 WaitCost& cost_of_wait(Table& table, uint32_t call, uint64_t object, uint64_t site) {
   const uint64_t key = std::max<uint64_t>(1, mixed(mixed(object) + site) + call);
-  WaitCost* const wait = entry_for(table.wait, &WaitCost::key, key, key);
+  WaitCost* const wait = entry_for(table.waits, &WaitCost::key, key, key);
   if (wait == nullptr) return table.other_waits;
   // All that use the entry store the same.
   wait->object.store(object, std::memory_order_relaxed);
@@ -77,17 +95,13 @@ class Reader {
   Reader(const Table& table, uint32_t node, Rows& rows) : table_(table), node_(node), rows_(rows) {}
 
   void read() {
-    for (const PageGroup& group : table_.group) {
-      const uint64_t key = group.key.load(std::memory_order_acquire);
-      if (key == 0) continue;
+    for_each_used(table_.groups, &PageGroup::key, [this](const PageGroup& group, uint64_t key) {
       for (uint32_t i = 0; i < PageGroup::kPages; ++i) read((key - 1) * PageGroup::kPages + i, group.page[i]);
-    }
+    });
     read(kOtherPages, table_.other_pages);
-    for (const LineCost& line : table_.line)
-      if (const uint64_t site = line.site.load(std::memory_order_acquire); site != 0) read(site, line);
+    for_each_used(table_.lines, &LineCost::site, [this](const LineCost& line, uint64_t site) { read(site, line); });
     read(0, table_.other_lines);
-    for (const WaitCost& wait : table_.wait)
-      if (wait.key.load(std::memory_order_acquire) != 0) read(wait);
+    for_each_used(table_.waits, &WaitCost::key, [this](const WaitCost& wait, uint64_t) { read(wait); });
     read(table_.other_waits);
   }
 
@@ -160,14 +174,11 @@ void begin_phase(uint64_t now) {
   Table* const table = internal::g_table.load(std::memory_order_relaxed);
   if (table == nullptr) return;
   g_phase.store(now, std::memory_order_relaxed);
-  for (PageGroup& group : table->group) {
-    if (group.key.load(std::memory_order_acquire) == 0) continue;
+  for_each_used(table->groups, &PageGroup::key, [](PageGroup& group, uint64_t) {
     for (PageCost& page : group.page) clear(page);
-  }
-  for (LineCost& line : table->line)
-    if (line.site.load(std::memory_order_acquire) != 0) clear(line);
-  for (WaitCost& wait : table->wait)
-    if (wait.key.load(std::memory_order_acquire) != 0) clear(wait);
+  });
+  for_each_used(table->lines, &LineCost::site, [](LineCost& line, uint64_t) { clear(line); });
+  for_each_used(table->waits, &WaitCost::key, [](WaitCost& wait, uint64_t) { clear(wait); });
   clear(table->other_pages);
   clear(table->other_lines);
   clear(table->other_waits);
@@ -190,7 +201,7 @@ void internal::add_fault(uint64_t page, uint32_t offset, uint64_t address, bool 
   add(is_write ? cost.writes : cost.reads, 1u);
   add(cost.time, took);
   cost.last.store(offset, std::memory_order_relaxed);
-  LineCost* line = site != 0 ? entry_for(table->line, &LineCost::site, site, mixed(site)) : nullptr;
+  LineCost* line = site != 0 ? entry_for(table->lines, &LineCost::site, site, mixed(site)) : nullptr;
   if (line == nullptr) line = &table->other_lines;
   add(is_write ? line->writes : line->reads, 1u);
   add(line->time, took);

@@ -54,6 +54,13 @@ struct WaitCost {
   std::atomic<uint64_t> longest;
 };
 
+// Entries of one kind, and which of them are used: most never are, and what was never touched takes no memory.
+template <typename Entry, uint32_t kCount>
+struct Entries {
+  std::atomic<uint64_t> used[kCount / 64];  // bit i of word w: entry 64 * w + i
+  Entry entry[kCount];
+};
+
 struct Table {
   static constexpr uint32_t kGroups = 8192;  // 2 GiB of pages of 4096 bytes
   static constexpr uint32_t kLines = 4096;
@@ -65,9 +72,9 @@ struct Table {
   PageCost other_pages;              // what found no entry
   LineCost other_lines;
   WaitCost other_waits;
-  PageGroup group[kGroups];
-  LineCost line[kLines];
-  WaitCost wait[kWaits];
+  Entries<PageGroup, kGroups> groups;
+  Entries<LineCost, kLines> lines;
+  Entries<WaitCost, kWaits> waits;
 };
 
 // --- For the node.
