@@ -80,7 +80,8 @@ TEST(NodeCard, EverySettingOfTheRunTravels) {
       {"MULTIGRAIN_CHECK", "1"},           {"MULTIGRAIN_CALLS", "trap"},
       {"MULTIGRAIN_LOCAL_FILES", "/a:/b"}, {"MULTIGRAIN_RACES", "0"},
       {"MULTIGRAIN_TIMELINE", "t.html"},   {"MULTIGRAIN_SEED", "3"},
-      {"MULTIGRAIN_PERTURB", "9us"},       {"MULTIGRAIN_CACHES", "off"}};
+      {"MULTIGRAIN_PERTURB", "9us"},       {"MULTIGRAIN_CACHES", "off"},
+      {"MULTIGRAIN_POLICY", "ace"}};
   for (const auto& [name, value] : chosen) setenv(name.c_str(), value.c_str(), 1);
   setenv("MULTIGRAIN_INTERFACE", "eth7", 1);
   const auto card = decode(encode(*describe_this_node(true)));
@@ -90,8 +91,9 @@ TEST(NodeCard, EverySettingOfTheRunTravels) {
   EXPECT_EQ((std::map<std::string, std::string>(card->settings.begin(), card->settings.end())), chosen);
 
   adopt_settings(*card);
-  // These and virtual time, which the others want, exclude each other.
-  for (const char* name : {"MULTIGRAIN_MACHINE", "MULTIGRAIN_SEED", "MULTIGRAIN_PERTURB"}) unsetenv(name);
+  // These exclude virtual time or HLRC, which others of them want.
+  for (const char* name : {"MULTIGRAIN_MACHINE", "MULTIGRAIN_SEED", "MULTIGRAIN_PERTURB", "MULTIGRAIN_POLICY"})
+    unsetenv(name);
   const auto config = config_from_environment();
   for (const auto& [name, value] : chosen) unsetenv(name.c_str());
   ASSERT_TRUE(config) << config.error().message;
