@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "coherence/page_hold.h"
+#include "coherence/page_list.h"
 #include "coherence/placement/message_types.h"
 #include "placement/policies.h"
 #include "profile/this_thread.h"
@@ -124,10 +125,7 @@ void Driver::end_hold(PageId page, Record& record) {
 void Driver::await_hold(PageId page, Record& record) {
   if (record.is_listed || record.page.returning != 0) return;
   record.is_listed = true;
-  uint64_t first = listed_.load(std::memory_order_relaxed);
-  do record.next_listed = first;
-  while (!listed_.compare_exchange_weak(first, page.value + 1, std::memory_order_release));
-  if (first == 0) services_.fabric.wake_service();
+  if (add_to_list(listed_, page, record.next_listed)) services_.fabric.wake_service();
 }
 
 // A page whose hold is not over yet is put back. If another thread pushed a page meanwhile, it found the list empty and
@@ -236,11 +234,8 @@ void Driver::ask_policy(PageId page, Record& record, const Action& question, Act
                                          question.node, question.access, monotonic_ns());
   const bool is_global = location == Location::kGlobal;
   this_profile().count(is_global ? Counter::kDecidedGlobal : Counter::kDecidedLocal);
-  if (is_global && needs_to_catch_up() && !std::exchange(record.is_to_thaw, true)) {
-    uint64_t first = to_thaw_.load(std::memory_order_relaxed);
-    do record.next_to_thaw = first;
-    while (!to_thaw_.compare_exchange_weak(first, page.value + 1, std::memory_order_release));
-  }
+  if (is_global && needs_to_catch_up() && !std::exchange(record.is_to_thaw, true))
+    add_to_list(to_thaw_, page, record.next_to_thaw);
   on_decision(record.page, context(record), location, actions);
 }
 

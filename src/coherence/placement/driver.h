@@ -96,7 +96,7 @@ class Driver final : public PageDriver {
 
   const std::unique_ptr<Policy> policy_;
   SparseTable<Record> records_;
-  // These are stacks of pages, with a number + 1 each. Any thread pushes, and one thread takes all.
+  // Lists of pages (page_list.h).
   std::atomic<uint64_t> listed_{0};   // an order waits for the end of the page's hold
   std::atomic<uint64_t> to_thaw_{0};  // (D3)
   // Of the thread that catches up.

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/steps.h"
+#include "coherence/page_list.h"
 #include "coherence/sc/hold_time.h"
 #include "coherence/sc/message_types.h"
 #include "coherence/sc/run.h"
@@ -143,10 +144,7 @@ void Driver::await_hold(PageId page, Record& record) {
   if (record.is_listed || outstanding.waiting.returning != 0) return;
   record.is_listed = true;
   MULTIGRAIN_STEP(&listed_);
-  uint64_t first = listed_.load(std::memory_order_relaxed);
-  do outstanding.next_listed = first;
-  while (!listed_.compare_exchange_weak(first, page.value + 1, std::memory_order_release));
-  if (first == 0) services_.fabric.wake_service();
+  if (add_to_list(listed_, page, outstanding.next_listed)) services_.fabric.wake_service();
 }
 
 // A page whose hold is not over yet is put back. If another thread pushed a page meanwhile, it found the list empty and
