@@ -46,6 +46,16 @@ bool needs_lock(Reach reach, const void* object, size_t size) {
   return reach == Reach::kLocked;
 }
 
+// Calls `operation` under the object's lock. Returns false, and calls nothing, if the object has moved to lines meanwhile: then the
+// caller begins anew.
+template <typename Operation>
+bool perform_under_lock(const void* object, Operation&& operation) {
+  const LockedObject lock(object);
+  if (lock.has_moved()) return false;
+  operation();
+  return true;
+}
+
 }  // namespace
 }  // namespace multigrain::threads
 
@@ -60,13 +70,8 @@ void __multigrain_threads_atomic_load(size_t size, const void* object, void* val
   if (size == 0 || !needs_lock(reach, object, size)) return real(size, object, value, order);
   const KeepErrno keep;
   Operand loaded(size);
-  bool moved = false;
-  {
-    const LockedObject lock(object);
-    moved = lock.has_moved();
-    if (!moved) std::memcpy(loaded.data(), object, size);
-  }
-  if (moved) return __multigrain_threads_atomic_load(size, object, value, order, real);
+  if (!perform_under_lock(object, [&] { std::memcpy(loaded.data(), object, size); }))
+    return __multigrain_threads_atomic_load(size, object, value, order, real);
   loaded.copy_to(value);
   looked_at(object, 0, false);
 }
@@ -79,13 +84,8 @@ void __multigrain_threads_atomic_store(size_t size, void* object, const void* va
   if (size == 0 || !needs_lock(reach, object, size)) return real(size, object, value, order);
   const KeepErrno keep;
   Operand stored(value, size);
-  bool moved = false;
-  {
-    const LockedObject lock(object);
-    moved = lock.has_moved();
-    if (!moved) std::memcpy(object, stored.data(), size);
-  }
-  if (moved) __multigrain_threads_atomic_store(size, object, value, order, real);
+  if (!perform_under_lock(object, [&] { std::memcpy(object, stored.data(), size); }))
+    __multigrain_threads_atomic_store(size, object, value, order, real);
 }
 
 void __multigrain_threads_atomic_exchange(size_t size, void* object, const void* value, void* old_value, int order,
@@ -96,16 +96,12 @@ void __multigrain_threads_atomic_exchange(size_t size, void* object, const void*
   if (size == 0 || !needs_lock(reach, object, size)) return real(size, object, value, old_value, order);
   const KeepErrno keep;
   Operand stored(value, size), was(size);
-  bool moved = false;
-  {
-    const LockedObject lock(object);
-    moved = lock.has_moved();
-    if (!moved) {
-      std::memcpy(was.data(), object, size);
-      std::memcpy(object, stored.data(), size);
-    }
-  }
-  if (moved) return __multigrain_threads_atomic_exchange(size, object, value, old_value, order, real);
+  const auto exchange = [&] {
+    std::memcpy(was.data(), object, size);
+    std::memcpy(object, stored.data(), size);
+  };
+  if (!perform_under_lock(object, exchange))
+    return __multigrain_threads_atomic_exchange(size, object, value, old_value, order, real);
   was.copy_to(old_value);
 }
 
@@ -120,19 +116,14 @@ bool __multigrain_threads_atomic_compare_exchange(size_t size, void* object, voi
   const KeepErrno keep;
   Operand wanted(expected, size), stored(desired, size);
   bool equal = false;
-  bool moved = false;
-  {
-    const LockedObject lock(object);
-    moved = lock.has_moved();
-    if (!moved) {
-      equal = std::memcmp(object, wanted.data(), size) == 0;
-      if (equal)
-        std::memcpy(object, stored.data(), size);
-      else
-        std::memcpy(wanted.data(), object, size);
-    }
-  }
-  if (moved)
+  const auto compare_exchange = [&] {
+    equal = std::memcmp(object, wanted.data(), size) == 0;
+    if (equal)
+      std::memcpy(object, stored.data(), size);
+    else
+      std::memcpy(wanted.data(), object, size);
+  };
+  if (!perform_under_lock(object, compare_exchange))
     return __multigrain_threads_atomic_compare_exchange(size, object, expected, desired, success, failure, real);
   if (!equal) wanted.copy_to(expected);
   looked_at(object, 0, equal);
