@@ -183,6 +183,14 @@ void copy_short(std::byte* to, const std::byte* from, size_t length) {
   }
 }
 
+// Copies a run of changed bytes, mostly few, and stores no other byte.
+void copy_changes(std::byte* to, const std::byte* from, size_t length) {
+  if (length <= kLine)
+    copy_short(to, from, length);
+  else
+    std::memcpy(to, from, length);
+}
+
 // Returns the size if runs are the better encoding, 0 if the pages are equal, and kTooFragmented if lines are better.
 constexpr size_t kTooFragmented = ~size_t{0};
 
@@ -301,13 +309,6 @@ DepositedChanges deposit_changes(std::byte* home, const std::byte* page, std::by
     }
   }
   return done;
-}
-
-void copy_changes(std::byte* to, const std::byte* from, size_t length) {
-  if (length <= kLine)
-    copy_short(to, from, length);
-  else
-    std::memcpy(to, from, length);
 }
 
 bool apply_diff(std::byte* home, size_t page_size, std::span<const std::byte> diff) {

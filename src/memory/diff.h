@@ -71,9 +71,6 @@ DepositedChanges deposit_changes(std::byte* home, const std::byte* page, std::by
 // Returns how many bytes a valid diff changes, for statistics.
 [[nodiscard]] size_t changed_bytes(std::span<const std::byte> diff);
 
-// Copies a run of changed bytes, mostly few, and stores no other byte.
-void copy_changes(std::byte* to, const std::byte* from, size_t length);
-
 // Copies a page, to make a twin or to fill a frame. The pages do not overlap.
 void copy_page(std::byte* to, const std::byte* from, size_t page_size);
 
