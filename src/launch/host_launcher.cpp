@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/guest_environment.h"
+#include "base/shell_words.h"
 #include "fabric/wireup/wireup.h"
 #include "launch/agent_protocol.h"
 #include "launch/host_link.h"

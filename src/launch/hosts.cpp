@@ -175,16 +175,4 @@ Result<std::vector<std::string>> split_words(std::string_view command) {
   return words;
 }
 
-std::string quote_for_shell(std::string_view text) {
-  std::string quoted = "'";
-  for (const char c : text) {
-    if (c == '\'') {
-      quoted += "'\\''";
-    } else {
-      quoted += c;
-    }
-  }
-  return quoted + "'";
-}
-
 }  // namespace multigrain

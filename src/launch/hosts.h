@@ -38,7 +38,5 @@ Result<std::vector<HostNodes>> place_nodes(const std::vector<HostSlots>& hosts, 
 
 // Cuts "ssh -F 'my file'" into words, as a shell would as far as spaces and quotes go.
 Result<std::vector<std::string>> split_words(std::string_view command);
-// Does the opposite: returns one word of a POSIX shell's command that stands for `text`.
-std::string quote_for_shell(std::string_view text);
 
 }  // namespace multigrain

@@ -8,6 +8,8 @@
 #include <set>
 #include <tuple>
 
+#include "base/shell_words.h"
+
 namespace multigrain {
 namespace {
 
@@ -20,10 +22,8 @@ constexpr const char* kOtherMemory = "other shared memory";
 // A word that a shell would take apart is quoted.
 std::string quoted(const std::string& word) {
   constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=:,./@%";
-  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
+  const bool is_plain = !word.empty() && word.find_first_not_of(plain) == std::string::npos;
+  return is_plain ? word : quote_for_shell(word);
 }
 
 std::string tell_nodes(unsigned nodes, unsigned all) {

@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 
+#include "base/shell_words.h"
 #include "fabric/network_devices.h"
 #include "launch/agent_protocol.h"
 #include "launch/interfaces.h"
