@@ -170,9 +170,7 @@ std::string headline(const NodeStatus& node, Statuses all, Symbols& symbols) {
 
 std::string describe_crash(const NodeStatus& node, Statuses others) {
   const CrashRecord& crash = node.crash;
-  if (node.magic.load(std::memory_order_acquire) != NodeStatus::kMagic ||
-      crash.state.load(std::memory_order_acquire) == CrashRecord::kNone)
-    return {};
+  if (!node.is_attached() || crash.state.load(std::memory_order_acquire) == CrashRecord::kNone) return {};
   Symbols symbols = symbols_of(node);
   std::string text = headline(node, others, symbols);
   const uint32_t frames = crash.frames.load(std::memory_order_acquire);
@@ -218,9 +216,7 @@ std::string describe_crash(const NodeStatus& node, Statuses others) {
 
 std::string describe_mistake(const NodeStatus& node, Statuses others) {
   const MistakeRecord& mistake = node.mistake;
-  if (node.magic.load(std::memory_order_acquire) != NodeStatus::kMagic ||
-      mistake.state.load(std::memory_order_acquire) != 2)
-    return {};
+  if (!node.is_attached() || mistake.state.load(std::memory_order_acquire) != 2) return {};
   // Only the program's own code can be looked up. The process is gone, and the record does not say where it
   // had loaded libraries.
   const LoadedModule program{text_of(node.program), node.program_base};

@@ -19,10 +19,6 @@ constexpr size_t kMaxTexts = 96 * 1024;
 constexpr size_t kMaxText = 256;
 static_assert(Config::kMaxProcessorsPerNode * (8 * 12 + ProcessorStatus::kMaxHeld * 16) + kMaxTexts < kMaxFramePayload);
 
-bool is_attached(const NodeStatus& node) {
-  return node.magic.load(std::memory_order_acquire) == NodeStatus::kMagic;
-}
-
 std::span<const ProcessorStatus> processors_of(const NodeStatus& node) {
   return {node.processor, std::min(node.processors, Config::kMaxProcessorsPerNode)};
 }
@@ -58,7 +54,7 @@ unsigned threads_of(pid_t pid) {
 
 Stillness stillness_of(const NodeStatus& node) {
   Stillness result;
-  if (!is_attached(node) || node.leaves.load(std::memory_order_relaxed) != 0) return result;
+  if (!node.is_attached() || node.leaves.load(std::memory_order_relaxed) != 0) return result;
   uint64_t digest = 1;
   for (const ProcessorStatus& processor : processors_of(node)) {
     const Life life = processor.life.load(std::memory_order_acquire);
@@ -81,7 +77,7 @@ Stillness stillness_of(const NodeStatus& node) {
 NodeSnapshot take_snapshot(const NodeStatus& node, pid_t pid, std::span<const NodeStatus* const> all) {
   NodeSnapshot snapshot;
   snapshot.node = node.node;
-  if (!is_attached(node)) return snapshot;
+  if (!node.is_attached()) return snapshot;
   snapshot.attached = true;
   snapshot.leaves = node.leaves.load(std::memory_order_relaxed) != 0;
   snapshot.stopped = is_stopped(pid);

@@ -175,6 +175,9 @@ struct NodeStatus {
     alignas(64) std::byte bytes[kProfileBytes];
   };
   alignas(4096) Profile profile[Config::kMaxProcessorsPerNode + 1];
+
+  // Returns whether the node has said who it is: the rest of the head is valid.
+  [[nodiscard]] bool is_attached() const { return magic.load(std::memory_order_acquire) == kMagic; }
 };
 
 // --- For launchers.
