@@ -13,7 +13,7 @@ from pathlib import Path
 
 BUILD = Path(os.environ["MULTIGRAIN_TEST_BUILD"])
 SOURCE = Path(os.environ["MULTIGRAIN_TEST_SOURCE"])
-COMMANDS = ("mgrun", "mgcc", "mgtrace", "mgbench", "mgstudy")
+COMMANDS = ("mgrun", "mgtop", "mgcc", "mgtrace", "mgbench", "mgstudy")
 # mg++ has the page of the documentation that mgcc has.
 INSTALLED = (*COMMANDS, "mg++")
 

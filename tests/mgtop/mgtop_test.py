@@ -36,7 +36,8 @@ class OfAJob(unittest.TestCase):
         self.job.wait(60)
 
     def jobs(self) -> list[str]:
-        return re.findall(r"^ *(\d+) +\d+ +\S", mgtop().stdout, re.M)
+        """Returns those of which a node runs."""
+        return re.findall(r"^ *(\d+) +\d+ +[^ (]", mgtop().stdout, re.M)
 
     def test_it_is_listed_with_its_nodes_and_program(self):
         self.assertRegex(mgtop().stdout, rf"(?m)^ *{self.job.pid} +2 +jacobi$")

@@ -21,11 +21,12 @@ from pathlib import Path
 
 # What a page says beyond --help, by command: one line on what it is, and which others to see.
 ABOUT = {
-    "mgrun": ("run a program on a cluster of shared-memory machines", "mgcc, mgstudy, mgbench, mgtrace"),
+    "mgrun": ("run a program on a cluster of shared-memory machines", "mgcc, mgtop, mgstudy, mgbench, mgtrace"),
     "mgcc": ("compile C programs for Multigrain, with access checks", "mgrun"),
     "mg++": ("compile C++ programs for Multigrain, with access checks", "mgcc, mgrun"),
     "mgtrace": ("record reference traces, and compute how good placement could be", "mgrun"),
     "mgbench": ("measure what each Multigrain primitive costs on this machine", "mgrun"),
+    "mgtop": ("show what the processors of a run do, while it runs", "mgrun"),
     "mgstudy": ("run a program on a family of emulated machines, and report", "mgrun"),
 }
 SOURCE = Path(__file__).resolve().parents[2]

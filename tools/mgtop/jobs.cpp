@@ -25,10 +25,6 @@ std::string command_of(pid_t pid) {
   return name;
 }
 
-bool is_attached(const NodeStatus& status) {
-  return status.magic.load(std::memory_order_acquire) == NodeStatus::kMagic;
-}
-
 }  // namespace
 
 bool Job::has_ended() const {
@@ -37,8 +33,8 @@ bool Job::has_ended() const {
 
 std::string Job::program() const {
   for (const NodeStatus* const node : nodes)
-    if (is_attached(*node)) return std::filesystem::path(node->program).filename();
-  return "?";
+    if (node->is_attached()) return std::filesystem::path(node->program).filename();
+  return "(starting)";
 }
 
 Result<Job> open_job(pid_t pid) {
@@ -63,7 +59,7 @@ Result<Job> open_job(pid_t pid) {
     if (!status) return fail("process {} is an mgrun of another version than this mgtop", pid);
     job.nodes.push_back(*status);
   }
-  std::ranges::sort(job.nodes, {}, [](const NodeStatus* node) { return is_attached(*node) ? node->node : ~0u; });
+  std::ranges::sort(job.nodes, {}, [](const NodeStatus* node) { return node->is_attached() ? node->node : ~0u; });
   if (job.nodes.empty())
     return fail("process {} has no node on this machine: mgtop shows the nodes of the machine on which it runs", pid);
   return job;

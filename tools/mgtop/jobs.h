@@ -19,7 +19,7 @@ struct Job {
   std::vector<NodeStatus*> nodes;
 
   [[nodiscard]] bool has_ended() const;
-  // Returns the name of the program, without its folders; what is known before a node has started is "?".
+  // Returns the name of the program, without its folders; before a node has started it is "(starting)".
   [[nodiscard]] std::string program() const;
 };
 

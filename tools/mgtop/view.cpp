@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <span>
 
 #include "report/origins.h"
@@ -18,10 +19,6 @@ namespace {
 
 constexpr std::array kCategories = {"user", "data wait", "lock", "barrier", "protocol"};
 constexpr size_t kHottest = 6;
-
-bool is_attached(const NodeStatus& node) {
-  return node.magic.load(std::memory_order_acquire) == NodeStatus::kMagic;
-}
 
 const ProcessorProfile& profile_of(const NodeStatus& node, size_t place) {
   return *reinterpret_cast<const ProcessorProfile*>(node.profile[place].bytes);
@@ -66,16 +63,25 @@ View::View(const Job& job) : job_(job) {
   }
 }
 
-void View::hottest(std::string& text) const {
+void View::hottest(std::string& text) {
   costs::Rows rows;
   std::vector<const NodeStatus*> nodes;
   for (const NodeStatus* const node : job_.nodes) {
-    if (!is_attached(*node)) continue;
+    if (!node->is_attached()) continue;
     nodes.push_back(node);
     costs::append_rows(node->costs, node->node, rows);
   }
   if (nodes.empty() || rows.pages.empty()) return;
-  Symbols symbols = Symbols::of_process(static_cast<pid_t>(nodes.front()->pid));
+  // Symbols are read only if a block has come that has no name yet.
+  std::optional<Symbols> symbols;
+  const auto name_of = [&](uint64_t site) -> const std::string& {
+    const auto [entry, is_new] = names_.try_emplace(site);
+    if (is_new) {
+      if (!symbols) symbols.emplace(Symbols::of_process(static_cast<pid_t>(nodes.front()->pid)));
+      entry->second = symbols->line_of_call(site);
+    }
+    return entry->second;
+  };
   struct Heat {
     uint64_t faults = 0;
     uint64_t ns = 0;
@@ -91,7 +97,7 @@ void View::hottest(std::string& text) const {
       const uint64_t address = nodes.front()->region + (row.page << shift) + row.last;
       const auto block = find_block(nodes, address);
       if (block && block->made != 0 && block->size != 0 && address - block->key < block->size)
-        name = symbols.line_of_call(block->made);
+        name = name_of(block->made);
     }
     heat[name].faults += row.reads + row.writes;
     heat[name].ns += row.ns;
@@ -114,7 +120,7 @@ std::string View::frame(unsigned lines, unsigned columns) {
   Nanoseconds started = now;
   for (size_t n = 0; n < job_.nodes.size(); ++n) {
     const NodeStatus& node = *job_.nodes[n];
-    if (!is_attached(node)) continue;
+    if (!node.is_attached()) continue;
     const unsigned count = std::min(node.processors, Config::kMaxProcessorsPerNode);
     all = node.nodes;
     per_node = count;

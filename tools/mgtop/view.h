@@ -1,6 +1,8 @@
 // What mgtop shows of a job: what its processors do, how often things happen, and which memory faults most.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -22,11 +24,12 @@ class View {
     std::vector<ProfileSnapshot> processors;
     ProfileSnapshot service;
   };
-  void hottest(std::string& text) const;
+  void hottest(std::string& text);
 
   const Job& job_;
   std::vector<Counts> before_;  // of each node
   Nanoseconds when_ = 0;
+  std::map<uint64_t, std::string> names_;  // of calls that have allocated blocks
 };
 
 }  // namespace multigrain
