@@ -341,7 +341,8 @@ TEST(Adversary, IsNoticedByPlainCode) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, Compiled,
-                         ::testing::Values("O0", "O1", "O2", "O3", "lto", "none", "no_hold", "no_pages", "sequential"),
+                         ::testing::Values("O0", "O1", "O2", "O3", "lto", "none", "no_hold", "no_pages", "sequential",
+                                           "verify"),
                          [](const auto& way) { return std::string(way.param); });
 
 }  // namespace

@@ -969,6 +969,92 @@ static void hold_functions(unsigned char* memory) {
   turn(&bodies[2], &bodies[3]);
 }
 
+/* What one check has found is relied on in both branches and behind them, across loads that may miss (held_runs.h). */
+__attribute__((noinline)) static void meet(struct body* one, const struct body* other, const uint64_t* moves) {
+  one->place[0] = other->place[1];
+  if (*moves & 1) {
+    one->place[1] = other->speed[0];
+    one->place[0] += other->mass;
+  } else if (*moves & 2) {
+    one->place[2] = one->place[0] - other->speed[1];
+  }
+  one->speed[0] = other->speed[2];
+  one->place[0] -= one->place[2];
+  one->speed[1] = other->place[0] + one->speed[0];
+}
+static void hold_branches(unsigned char* memory) {
+  struct body* const bodies = (struct body*)memory;
+  const size_t n = KERNEL_BYTES / sizeof *bodies;
+  memset(memory, 0, KERNEL_BYTES);
+  for (size_t i = 0; i < n; ++i) {
+    for (int k = 0; k < 3; ++k) bodies[i].speed[k] = (double)(i % 16) + k;
+    bodies[i].mass = (float)(i % 5), bodies[i].moves = i;
+  }
+  uint32_t state = 29;
+  for (size_t t = 0; t < 1500; ++t) {
+    struct body* const one = &bodies[mix(&state) % n];
+    meet(one, &bodies[mix(&state) % n], &bodies[mix(&state) % n].moves);
+    for (int k = 0; k < 3; ++k)
+      if (!(one->place[k] > -64 && one->place[k] < 64)) one->place[k] = k;
+    if (!(one->speed[1] > -64 && one->speed[1] < 64)) one->speed[1] = 1;
+  }
+  for (size_t t = 0; t < 1500; ++t) {
+    struct body* const one = &bodies[mix(&state) % n];
+    const struct body* const other = &bodies[mix(&state) % n];
+    one->moves = other->moves + t;
+    if (other->kind % 2 == 0) one->mass = other->mass + 1;
+    one->kind = (uint16_t)(other->kind + 1);
+    if (other->age > 3)
+      one->age = 0;
+    else
+      one->age = (uint8_t)(other->age + 1);
+    one->moves ^= one->kind;
+  }
+}
+
+/* The count of a loop's iterations may run out in its last one, and then the hazard is cleared. So nothing is held behind it. */
+__attribute__((noinline)) static void wander(struct body* bodies, size_t n, uint64_t* trail, size_t steps) {
+  uint32_t state = 31;
+  for (size_t round = 0; round < 2000; ++round) {
+    struct body* const one = &bodies[mix(&state) % n];
+    size_t t = 0;
+    do {
+      trail[(t * 7 + round) % steps] = one->moves + t;
+      one->moves += trail[t] & 3;
+    } while (++t < steps);
+    one->moves ^= round;
+    one->age++;
+  }
+}
+static void hold_behind_loops(unsigned char* memory) {
+  struct body* const bodies = (struct body*)memory;
+  const size_t half = KERNEL_BYTES / 2;
+  memset(memory, 0, KERNEL_BYTES);
+  for (size_t steps = 1; steps < 24; steps += 3)
+    wander(bodies, half / sizeof *bodies, (uint64_t*)(memory + half), steps);
+}
+
+/* What is held is loaded without a check, by the same group as other memory, which may miss before. */
+__attribute__((noinline)) static double glance(struct body* bodies, size_t n, size_t rounds) {
+  double sum = 0;
+  uint32_t state = 37;
+  for (size_t round = 0; round < rounds; ++round) {
+    struct body* const one = &bodies[mix(&state) % n];
+    const struct body* const other = &bodies[mix(&state) % n];
+    one->place[0] = (double)(round % 8);
+    one->speed[0] = (double)(round % 4);
+    sum += other->mass * one->place[1];
+  }
+  return sum;
+}
+static void hold_groups(unsigned char* memory) {
+  struct body* const bodies = (struct body*)memory;
+  const size_t n = KERNEL_BYTES / sizeof *bodies;
+  memset(memory, 0, KERNEL_BYTES);
+  for (size_t i = 0; i < n; ++i) bodies[i].place[1] = (double)(i % 9), bodies[i].mass = (float)(i % 5);
+  for (size_t i = 0; i < 8; ++i) bodies[i].speed[2] = glance(bodies, n, 6000);
+}
+
 const struct kernel c_kernels[] = {{"width_8", width_8},
                                    {"parts_of_flag_values", parts_of_flag_values},
                                    {"width_16", width_16},
@@ -1019,6 +1105,9 @@ const struct kernel c_kernels[] = {{"width_8", width_8},
                                    {"hold_overlap", hold_overlap},
                                    {"hold_volatile", hold_volatile},
                                    {"hold_functions", hold_functions},
+                                   {"hold_branches", hold_branches},
+                                   {"hold_behind_loops", hold_behind_loops},
+                                   {"hold_groups", hold_groups},
                                    {"versions", versions},
                                    {"private_arguments", private_arguments},
                                    {"list", list},

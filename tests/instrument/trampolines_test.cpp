@@ -10,7 +10,9 @@
 #include <thread>
 #include <utility>
 
+#include "coherence/hazard.h"
 #include "fake_line_protocol.h"
+#include "instrument/holds.h"
 
 namespace multigrain::testing {
 namespace {
@@ -196,6 +198,7 @@ struct Entry {
   const void* code;
   bool has_result;
   bool takes_size;  // as its second argument
+  bool brings_line = true;
 };
 template <typename Function>
 const void* code(Function* function) {
@@ -208,8 +211,12 @@ const std::array entries = {
     Entry{"store_8", code(&__multigrain_store_8), false, false},
     Entry{"store_1_in_loop", code(&__multigrain_store_1_in_loop), true, false},
     Entry{"store_8_in_loop", code(&__multigrain_store_8_in_loop), true, false},
+    Entry{"begin_stores", code(&__multigrain_begin_stores), false, true},
+    Entry{"try_stores", code(&__multigrain_try_stores), true, true, false},
     Entry{"update_in_loop", code(&__multigrain_update_in_loop), true, false},
-    Entry{"check_in_loop", code(&__multigrain_check_in_loop), true, true},
+    Entry{"hold_in_loop", code(&__multigrain_hold_in_loop), true, true},
+    Entry{"hold_again_in_loop", code(&__multigrain_hold_again_in_loop), true, true},
+    Entry{"check_in_loop", code(&__multigrain_check_in_loop), true, true, false},
 };
 
 void expect_registers_kept(FakeLineProtocol& protocol, const Entry& entry, Vectors vectors, bool misses,
@@ -231,7 +238,7 @@ void expect_registers_kept(FakeLineProtocol& protocol, const Entry& entry, Vecto
   for (auto& vector : out.vector) vector.fill(0);
   const uint64_t before = protocol.misses();
   const uint64_t result = multigrain_test_call(entry.code, rax, &in, &out, vectors);
-  if (misses && !entry.takes_size) {
+  if (misses && entry.brings_line) {
     EXPECT_GT(protocol.misses(), before);
   }
   for (unsigned i = 0; i < MG_FINE_HAZARDS; ++i) __multigrain_hazards[i] = 0;
@@ -306,12 +313,28 @@ TEST(Trampolines, EntriesStoreAndSayWhatIsPublished) {
       EXPECT_FALSE(any_hazard());
       EXPECT_EQ(words[missing], 9);
     }
-    protocol.take_away(reinterpret_cast<uintptr_t>(words));
-    EXPECT_NE(__multigrain_update_in_loop(words), MG_FINE_NO_LOOP_HAZARD);
-    EXPECT_NE(loop_hazard(), 0);
-    EXPECT_EQ(words[0], 9);
-    __multigrain_hazards[MG_FINE_LOOP_HAZARD] = 0;
-    EXPECT_FALSE(any_hazard());
+    for (const uint64_t missing : {0, 8}) {
+      protocol.take_away(reinterpret_cast<uintptr_t>(words + missing));
+      EXPECT_NE(__multigrain_hold_in_loop(words + 1, 64), MG_FINE_NO_LOOP_HAZARD);
+      EXPECT_NE(loop_hazard(), 0);
+      EXPECT_EQ(words[missing], 9);
+      __multigrain_hazards[MG_FINE_LOOP_HAZARD] = 0;
+      EXPECT_FALSE(any_hazard());
+    }
+    for (const uint64_t missing : {0, 8}) {
+      protocol.take_away(reinterpret_cast<uintptr_t>(words + missing));
+      EXPECT_EQ(__multigrain_try_stores(words + 1, 64), 0);
+      EXPECT_FALSE(any_hazard());
+      __multigrain_begin_stores(words + 1, 64);
+      EXPECT_EQ(words[missing], 9);
+      EXPECT_EQ(__multigrain_hazards[0],
+                make_hazard((reinterpret_cast<uintptr_t>(words) - MG_FINE_VIEW_BASE) >> 6, 2, true));
+      __multigrain_hazards[0] = 0;
+      EXPECT_FALSE(any_hazard());
+      EXPECT_EQ(__multigrain_try_stores(words + 1, 64), 1);
+      EXPECT_NE(__multigrain_hazards[0], 0);
+      __multigrain_hazards[0] = 0;
+    }
     protocol.take_away(reinterpret_cast<uintptr_t>(words));
     __multigrain_begin_store(words);
     EXPECT_NE(__multigrain_hazards[0], 0);
@@ -336,6 +359,7 @@ TEST(Trampolines, EveryLineOfARunIsLookedAt) {
       __multigrain_hazards[MG_FINE_LOOP_HAZARD] = 0;
       protocol.take_away(reinterpret_cast<uintptr_t>(begin + missing));
       EXPECT_EQ(__multigrain_check_in_loop(begin, 64), MG_FINE_NO_LOOP_HAZARD) << missing;
+      EXPECT_EQ(__multigrain_try_stores(begin, 64), 0) << missing;
       __multigrain_store(begin + missing, sizeof value, &value);
     }
   }).join();

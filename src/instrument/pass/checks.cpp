@@ -4,6 +4,7 @@
 
 #include "checked_function.h"
 #include "covered.h"
+#include "held_runs.h"
 #include "instrument/note.h"
 #include "load_checks.h"
 #include "loop_hazard.h"
@@ -57,8 +58,13 @@ bool insert_checks(Function& checked, AAResults& aliases) {
     load_groups.insert(load_groups.end(), groups_of_block.begin(), groups_of_block.end());
     batches.insert(batches.end(), batches_of_block.begin(), batches_of_block.end());
   }
-  for (const LoadGroup& group : load_groups) check_loads(function, group);
+  const HeldAgain again = find_held_runs(function, loop_hazard, load_groups, batches);
+  for (const LoadGroup& group : load_groups) {
+    const auto run = again.find(group.back());
+    check_loads(function, loop_hazard, group, run != again.end() ? &run->second : nullptr);
+  }
   for (Batch& batch : batches) {
+    if (batch.is_held) continue;
     for (Run& run : batch.runs) recompute_run(function, run);
     check_stores(function, loop_hazard, batch);
   }

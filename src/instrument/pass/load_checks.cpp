@@ -62,7 +62,7 @@ class LoadChecks {
     finish();
   }
 
-  void check(ArrayRef<LoadInst*> group) {
+  void check(LoopHazard& loop_hazard, ArrayRef<LoadInst*> group, const Run* again) {
     LoadInst& last = *group.back();
     IRBuilder<> builder(last.getNextNode());
     builder.SetCurrentDebugLocation(last.getDebugLoc());
@@ -118,6 +118,7 @@ class LoadChecks {
         slow.SetCurrentDebugLocation(load->getDebugLoc());
         values.push_back({load, load_by_runtime(f_, slow, *load)});
       }
+      if (again != nullptr) loop_hazard.hold_again(slow, address_of(f_, slow, *again), size_of(*again));
     }
     for (auto& [load, value] : values) {
       PHINode* const phi = PHINode::Create(load->getType(), 2, "", tail->begin());
@@ -131,7 +132,7 @@ class LoadChecks {
       phi->addIncoming(load, head);
       phi->addIncoming(value, missed);
     }
-    if (!words.empty()) check(words);
+    if (!words.empty()) check(loop_hazard, words, again);
     f_.compared_loads.insert(f_.compared_loads.end(), group.begin(), group.end());
     f_.changed = true;
   }
@@ -293,8 +294,14 @@ void form_load_groups(CheckedFunction& function, BasicBlock& block, std::vector<
   LoadChecks(function).form_groups(block, groups);
 }
 
-void check_loads(CheckedFunction& function, ArrayRef<LoadInst*> group) {
-  LoadChecks(function).check(group);
+void check_loads(CheckedFunction& function, LoopHazard& loop_hazard, ArrayRef<LoadInst*> group, const Run* again) {
+  if (again == nullptr) {
+    LoadChecks(function).check(loop_hazard, group, nullptr);
+    return;
+  }
+  Run run = *again;
+  recompute_run(function, run);
+  LoadChecks(function).check(loop_hazard, group, &run);
 }
 
 void keep_compared_loads_single(CheckedFunction& function) {

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "checked_function.h"
+#include "loop_hazard.h"
+#include "store_batches.h"
 
 namespace multigrain::checks {
 
@@ -17,8 +19,10 @@ void form_load_groups(CheckedFunction& function, llvm::BasicBlock& block, std::v
 // Loads the value by way of the runtime. Returns it.
 llvm::Value* load_by_runtime(const CheckedFunction& function, llvm::IRBuilder<>& builder, const llvm::LoadInst& load);
 
-// Inserts the check behind the group's last load.
-void check_loads(CheckedFunction& function, llvm::ArrayRef<llvm::LoadInst*> group);
+// Inserts the check behind the group's last load. If `again` is not null, that run is held again where the group misses
+// (held_runs.h).
+void check_loads(CheckedFunction& function, LoopHazard& loop_hazard, llvm::ArrayRef<llvm::LoadInst*> group,
+                 const Run* again);
 
 // Sees to it that the program uses the value that was compared: the code generator may load simple memory a second time instead of keeping
 // what it has loaded, and another node may have taken the line away in between. To be called when nothing asks any more

@@ -30,6 +30,12 @@ namespace {
 // the price of the locked instruction itself, but the locked instruction also waits for the stores before it, each of
 // which may have missed the processor's cache.
 constexpr uint64_t kLoopHazardInstructions = 1024;
+// Where each access is verified the hazard is cleared much more often, so that each place where it may be is looked at.
+constexpr uint64_t kVerifiedInstructions = 64;
+
+uint64_t instructions_until_cleared() {
+  return options().verify ? kVerifiedInstructions : kLoopHazardInstructions;
+}
 // The number of iterations of loops with hazards of their own that count as one instruction (log2).
 constexpr uint64_t kCheapIterationsShift = 3;
 
@@ -132,7 +138,7 @@ void LoopHazard::find(const SetVector<Instruction*>& accesses, const DenseSet<co
   epoch_ = builder.CreateAlloca(builder.getInt64Ty());
   left_ = builder.CreateAlloca(builder.getInt64Ty());
   builder.CreateStore(builder.getInt64(MG_FINE_NO_LOOP_HAZARD), epoch_);
-  builder.CreateStore(builder.getInt64(kLoopHazardInstructions), left_);
+  builder.CreateStore(builder.getInt64(instructions_until_cleared()), left_);
   if (blocks_of_loops_.empty()) return;
   shift_ = load_line_shift(builder);
   table_ = builder.CreateSub(builder.getInt64(MG_FINE_TABLE_BASE),
@@ -284,26 +290,45 @@ Value* LoopHazard::epoch(IRBuilder<>& builder) {
   return builder.CreateLoad(builder.getInt64Ty(), epoch_);
 }
 
-// Calls an entry that returns the epoch. Returns whether the hazard is published then.
+// Calls an entry that returns the epoch, and returns the epoch.
 Value* LoopHazard::ask(IRBuilder<>& builder, StringRef entry, ArrayRef<Value*> arguments) {
   SmallVector<Type*, 2> types;
   for (const Value* argument : arguments) types.push_back(argument->getType());
   auto* const type = FunctionType::get(builder.getInt64Ty(), types, false);
   Value* const epoch = call_cold_entry(builder, cold_entry(*function_.getParent(), entry, type), arguments);
   builder.CreateStore(epoch, epoch_);
-  return builder.CreateICmpNE(epoch, builder.getInt64(MG_FINE_NO_LOOP_HAZARD));
+  return epoch;
 }
 
 Value* LoopHazard::check(IRBuilder<>& builder, Value* address, uint64_t size) {
-  return ask(builder, "__multigrain_check_in_loop", {address, builder.getInt64(size)});
+  Value* const epoch = ask(builder, "__multigrain_check_in_loop", {address, builder.getInt64(size)});
+  return builder.CreateICmpNE(epoch, builder.getInt64(MG_FINE_NO_LOOP_HAZARD));
 }
 
 void LoopHazard::store(IRBuilder<>& builder, StoreInst& store) {
   builder.CreateStore(call_store_entry(builder, store, true), epoch_);
 }
 
-Value* LoopHazard::begin_update(IRBuilder<>& builder, Value* pointer) {
-  return ask(builder, "__multigrain_update_in_loop", {pointer});
+void LoopHazard::hold(IRBuilder<>& builder, Value* address, uint64_t size) {
+  ask(builder, "__multigrain_hold_in_loop", {address, builder.getInt64(size)});
+}
+
+void LoopHazard::hold_again(IRBuilder<>& builder, Value* address, uint64_t size) {
+  ask(builder, "__multigrain_hold_again_in_loop", {address, builder.getInt64(size)});
+}
+
+bool LoopHazard::may_clear_at(const Instruction& instruction) const {
+  const auto* const call = dyn_cast<CallBase>(&instruction);
+  // Where the count of iterations runs out, the hazard is cleared before the branch that leads back, or out of the loop.
+  auto* const at = const_cast<Instruction*>(&instruction);
+  return clear_before_.contains(at) || back_edges_.contains(at) ||
+         (call != nullptr && (ends_hold(*call) || is_cold(*call)));
+}
+
+bool LoopHazard::may_clear_between(BasicBlock* from, BasicBlock* to) const {
+  Instruction* const branch = from->getTerminator();
+  return !covers(from) || !covers(to) || exits_.contains(to) || clear_before_.contains(branch) ||
+         clear_on_edges_.contains({branch, to});
 }
 
 void LoopHazard::note_cleared(IRBuilder<>& builder) {
@@ -362,13 +387,13 @@ void LoopHazard::finish() {
     IRBuilder<> builder(back);
     Value* const left = builder.CreateSub(builder.CreateLoad(builder.getInt64Ty(), left_), builder.getInt64(length));
     builder.CreateStore(left, left_);
-    const auto iterations = static_cast<uint32_t>(std::max<uint64_t>(kLoopHazardInstructions / length, 2));
+    const auto iterations = static_cast<uint32_t>(std::max<uint64_t>(instructions_until_cleared() / length, 2));
     MDNode* const rarely = MDBuilder(function_.getContext()).createBranchWeights(1, iterations - 1);
     Instruction* const then =
         SplitBlockAndInsertIfThen(builder.CreateICmpSLE(left, builder.getInt64(0)), back, false, rarely);
     builder.SetInsertPoint(then);
     clear(builder);
-    builder.CreateStore(builder.getInt64(kLoopHazardInstructions), left_);
+    builder.CreateStore(builder.getInt64(instructions_until_cleared()), left_);
     if (iteration.polls) insert_poll(*then);
   }
   DominatorTree dominators(function_);

@@ -32,6 +32,11 @@ class LoopHazard {
   // have existed when find() was called.
   [[nodiscard]] bool covers(const llvm::BasicBlock* block) const { return blocks_.contains(block); }
   [[nodiscard]] bool covers_loop(const llvm::BasicBlock* block) const { return blocks_of_loops_.contains(block); }
+  [[nodiscard]] bool covers_any() const { return epoch_ != nullptr; }
+  // Tells whether the hazard may be cleared at the instruction, which is no access, or on the way from one block into the
+  // next one, if that is not around a loop.
+  [[nodiscard]] bool may_clear_at(const llvm::Instruction& instruction) const;
+  [[nodiscard]] bool may_clear_between(llvm::BasicBlock* from, llvm::BasicBlock* to) const;
 
   // Loads the rights epoch in which the hazard was published, or MG_FINE_NO_LOOP_HAZARD (checked_memory.h) if
   // it is not published.
@@ -47,9 +52,11 @@ class LoopHazard {
   // Calls the runtime, which publishes the hazard, unless it is published, and makes the store. The hazard may be
   // cleared then.
   void store(llvm::IRBuilder<>& builder, llvm::StoreInst& store);
-  // Calls the runtime, which publishes the hazard, unless it is published, with a right to store to the line of the
-  // pointer. It brings the line if need be. Returns whether the hazard is published; else hazard 0 is, over the line.
-  llvm::Value* begin_update(llvm::IRBuilder<>& builder, llvm::Value* pointer);
+  // Calls the runtime, which publishes the hazard, unless it is published, and brings all lines of [address, address +
+  // size), so that this node may store to them until the hazard is cleared.
+  void hold(llvm::IRBuilder<>& builder, llvm::Value* address, uint64_t size);
+  // Does the same where no hazard is published, if the memory is shared.
+  void hold_again(llvm::IRBuilder<>& builder, llvm::Value* address, uint64_t size);
   // The line shift, and the address that the word of a line at address 0 would have. Both are computed once a
   // call of the function.
   [[nodiscard]] llvm::Value* shift() const { return shift_; }

@@ -52,6 +52,11 @@ Extent extent_of(const CheckedFunction& function, Instruction& access) {
   return {base, &access, offset.getSExtValue(), offset.getSExtValue() + size, within};
 }
 
+Value* address_of(const CheckedFunction& function, IRBuilder<>& builder, const Run& run) {
+  Value* const base = builder.CreatePtrToInt(run.base, function.i64);
+  return run.begin == 0 ? base : builder.CreateAdd(base, builder.getInt64(static_cast<uint64_t>(run.begin)));
+}
+
 void recompute_run(const CheckedFunction& function, Run& run) {
   const Extent extent = extent_of(function, *run.access);
   const int64_t moved = extent.begin - run.access_begin;

@@ -30,6 +30,8 @@ struct Batch {
   llvm::SmallVector<Run, 4> runs;
   bool under_loop_hazard = false;
   bool in_loop = false;  // the loop hazard covers a loop around it
+  bool is_held = false;  // it needs no check (held_runs.h)
+  bool holds = false;    // what its check finds is relied on behind it
 };
 
 // The bytes that one access stores to or loads from.
@@ -44,6 +46,12 @@ Extent extent_of(const CheckedFunction& function, llvm::Instruction& access);
 // Appends the batches of a block to `batches`. The loop hazard's loops must have been found before.
 void form_batches(const CheckedFunction& function, const LoopHazard& loop_hazard, llvm::BasicBlock& block,
                   std::vector<Batch>& batches);
+
+// Computes the address of the run's first byte, and how many bytes the run has.
+llvm::Value* address_of(const CheckedFunction& function, llvm::IRBuilder<>& builder, const Run& run);
+inline uint64_t size_of(const Run& run) {
+  return static_cast<uint64_t>(run.end - run.begin);
+}
 
 // Computes a run's base anew after other checks were inserted. A base that was a load when the batch was formed may
 // have been replaced by the result of the load's check. An address at an offset from a base may have become a base

@@ -28,15 +28,16 @@ class StoreChecks {
     BasicBlock* const tail = SplitBlock(body, batch.accesses.back()->getNextNode());
     BasicBlock* const shared = BasicBlock::Create(f_.context, "", &f_.function, body);
     BasicBlock* const asking = BasicBlock::Create(f_.context, "", &f_.function);
-    StoreInst* const small = small_store(batch);
+    StoreInst* const small = batch.holds ? nullptr : small_store(batch);
     SmallVector<Instruction*, 8> slow_accesses;
-    const bool can_begin = small == nullptr && is_update_of_a_line(batch);
-    BasicBlock* const slow = small != nullptr ? nullptr : copy_body(body, tail, batch, slow_accesses);
+    BasicBlock* const slow = small == nullptr && !batch.holds && hands_over_value(batch)
+                                 ? copy_body(body, tail, batch, slow_accesses)
+                                 : nullptr;
 
     head->getTerminator()->eraseFromParent();
     IRBuilder<> builder(head);
     builder.SetCurrentDebugLocation(location);
-    Value* const begin = address_of(builder, run);
+    Value* const begin = address_of(f_, builder, run);
     if (is_certainly_shared(run.base))
       builder.CreateBr(shared);
     else  // mostly the object is known before the loop, and the optimiser moves the test there
@@ -62,16 +63,12 @@ class StoreChecks {
       loop_hazard_.store(builder, *small);
       if (options().sequential) builder.CreateFence(AtomicOrdering::SequentiallyConsistent);
       builder.CreateBr(tail);
-    } else if (can_begin) {
-      Value* const is_published = loop_hazard_.begin_update(builder, builder.CreateIntToPtr(begin, f_.ptr));
-      builder.CreateCondBr(is_published, body, slow, f_.mostly);
-      // The copy is made under hazard 0.
-      builder.SetInsertPoint(slow->getTerminator());
-      clear_hazards(builder, hazards_of_thread(builder, f_.module), 1);
-      slow_accesses.clear();
-    } else {
-      Value* const may_store = loop_hazard_.check(builder, begin, static_cast<uint64_t>(run.end - run.begin));
+    } else if (slow != nullptr) {
+      Value* const may_store = loop_hazard_.check(builder, begin, size_of(run));
       builder.CreateCondBr(may_store, body, slow, f_.mostly);
+    } else {
+      loop_hazard_.hold(builder, begin, size_of(run));
+      builder.CreateBr(body);
     }
 
     for (Instruction* access : batch.accesses) fence_behind(*access);
@@ -91,12 +88,10 @@ class StoreChecks {
     BasicBlock* const body = SplitBlock(head, &first);
     BasicBlock* const tail = SplitBlock(body, last.getNextNode());
     BasicBlock* const publishing = BasicBlock::Create(f_.context, "", &f_.function, body);
-    // If the batch cannot begin, another copy of the body runs, without hazards (the slow path). Accesses to one line
+    // If the batch cannot begin, another copy of the body runs, without hazards (the slow path). Accesses of one run
     // can always begin, but the runtime makes a plain store itself, so that the protocol can take it.
     SmallVector<Instruction*, 8> slow_accesses;
-    const bool can_begin =
-        is_update_of_a_line(batch) ||
-        (batch.accesses.size() == 1 && batch.runs.front().within_line && (first.isAtomic() || options().sequential));
+    const bool can_begin = batch.runs.size() == 1 && !hands_over_value(batch);
     BasicBlock* const slow = can_begin ? nullptr : copy_body(body, tail, batch, slow_accesses);
 
     head->getTerminator()->eraseFromParent();
@@ -106,23 +101,26 @@ class StoreChecks {
     Value* any = nullptr;
     for (const Run& run : batch.runs) {
       GuardedRun o;
-      o.begin = address_of(builder, run);
+      o.begin = address_of(f_, builder, run);
       o.shared = is_in_view(builder, o.begin);
       any = any == nullptr ? o.shared : builder.CreateOr(any, o.shared);
       guarded.push_back(o);
     }
-    Value* const all = hazards_of_thread(builder, f_.module);
     builder.CreateCondBr(any, publishing, body);
 
     builder.SetInsertPoint(publishing);
-    if (can_begin) {
-      auto* const type = FunctionType::get(builder.getVoidTy(), {f_.ptr}, false);
-      call_cold_entry(builder, cold_entry(f_.module, "__multigrain_begin_store", type),
-                      {builder.CreateIntToPtr(guarded[0].begin, f_.ptr)});
-      builder.CreateBr(body);
+    if (batch.runs.size() == 1) {
+      Value* const address = builder.CreateIntToPtr(guarded[0].begin, f_.ptr);
+      if (can_begin) {
+        begin_stores(builder, batch.runs.front(), address);
+        builder.CreateBr(body);
+      } else {
+        Value* const begun = call_run_entry(builder, "__multigrain_try_stores", f_.i64, batch.runs.front(), address);
+        builder.CreateCondBr(builder.CreateICmpNE(begun, builder.getInt64(0)), body, slow, f_.mostly);
+      }
     } else {
       BasicBlock* const missed = BasicBlock::Create(f_.context, "", &f_.function);
-      Value* const exclusive = publish_and_check(builder, batch, guarded, all);
+      Value* const exclusive = publish_and_check(builder, batch, guarded);
       builder.CreateCondBr(exclusive, body, missed, f_.mostly);
       builder.SetInsertPoint(missed);
       bring_lines(builder, batch, guarded, body, slow);
@@ -131,7 +129,7 @@ class StoreChecks {
     builder.SetInsertPoint(body->getTerminator());
     builder.SetCurrentDebugLocation(location);
     for (Instruction* access : batch.accesses) fence_behind(*access);
-    clear_hazards(builder, all, guarded.size());
+    clear_hazards(builder, hazards_of_thread(builder, f_.module), guarded.size());
     for (Instruction* access : slow_accesses) emit_slow_path(*access);
     f_.changed = true;
   }
@@ -150,10 +148,26 @@ class StoreChecks {
                : nullptr;
   }
 
-  // Tells whether the batch loads and stores within one line.
-  static bool is_update_of_a_line(const Batch& batch) {
-    return isa<LoadInst>(batch.accesses.front()) && !batch.accesses.front()->isAtomic() && batch.runs.size() == 1 &&
-           batch.runs.front().within_line;
+  // Tells whether the batch is one store whose value the runtime offers to the protocol if it misses.
+  static bool hands_over_value(const Batch& batch) {
+    constexpr uint64_t kLongestValue = 16;
+    const Instruction& access = *batch.accesses.front();
+    return batch.accesses.size() == 1 && isa<StoreInst>(access) && !access.isAtomic() && !options().sequential &&
+           size_of(batch.runs.front()) <= kLongestValue;
+  }
+
+  // Calls the runtime, which publishes hazard 0 over the lines of the run, and makes them exclusive.
+  void begin_stores(IRBuilder<>& builder, const Run& run, Value* address) {
+    if (!run.within_line) {
+      call_run_entry(builder, "__multigrain_begin_stores", builder.getVoidTy(), run, address);
+      return;
+    }
+    auto* const type = FunctionType::get(builder.getVoidTy(), {f_.ptr}, false);
+    call_cold_entry(builder, cold_entry(f_.module, "__multigrain_begin_store", type), {address});
+  }
+  Value* call_run_entry(IRBuilder<>& builder, StringRef name, Type* result, const Run& run, Value* address) {
+    auto* const type = FunctionType::get(result, {f_.ptr, f_.i64}, false);
+    return call_cold_entry(builder, cold_entry(f_.module, name, type), {address, builder.getInt64(size_of(run))});
   }
 
   // The runtime makes the store if it is shared.
@@ -165,7 +179,7 @@ class StoreChecks {
     head->getTerminator()->eraseFromParent();
     IRBuilder<> builder(head);
     builder.SetCurrentDebugLocation(store.getDebugLoc());
-    builder.CreateCondBr(is_in_view(builder, address_of(builder, run)), shared, body);
+    builder.CreateCondBr(is_in_view(builder, address_of(f_, builder, run)), shared, body);
     builder.SetInsertPoint(shared);
     call_store_entry(builder, store, false);
     if (options().sequential) builder.CreateFence(AtomicOrdering::SequentiallyConsistent);
@@ -214,10 +228,6 @@ class StoreChecks {
     return slow;
   }
 
-  Value* address_of(IRBuilder<>& builder, const Run& run) {
-    Value* const base = builder.CreatePtrToInt(run.base, f_.i64);
-    return run.begin == 0 ? base : builder.CreateAdd(base, builder.getInt64(static_cast<uint64_t>(run.begin)));
-  }
   // Follows the pointer back to an earlier pointer into the same object. An object is shared as a whole or not at all.
   static Value* object_of(Value* pointer) {
     while (auto* const within = dyn_cast<GEPOperator>(pointer)) {
@@ -273,7 +283,7 @@ class StoreChecks {
     if (run.within_line) return cached;
     // If the run crosses pages, which is rare, its lines are checked.
     constexpr uint64_t kPage = uint64_t{1} << MG_FINE_PAGE_SHIFT;
-    const auto size = static_cast<uint64_t>(run.end - run.begin);
+    const uint64_t size = size_of(run);
     Value* const within = builder.CreateAnd(begin, builder.getInt64(kPage - 1));
     return builder.CreateAnd(cached, builder.CreateICmpULE(within, builder.getInt64(kPage - size)));
   }
@@ -296,8 +306,9 @@ class StoreChecks {
     builder.CreateCondBr(is_exclusive(builder, run, o, loop_hazard_.table(), nullptr), hit, asking, f_.mostly);
   }
 
-  // Publishes a hazard over the lines of each run, and then computes whether this node may store to all of them.
-  Value* publish_and_check(IRBuilder<>& builder, const Batch& batch, MutableArrayRef<GuardedRun> guarded, Value* all) {
+  // Publishes a hazard over the lines of each of several runs, and then computes whether this node may store to all of them.
+  Value* publish_and_check(IRBuilder<>& builder, const Batch& batch, MutableArrayRef<GuardedRun> guarded) {
+    Value* const all = hazards_of_thread(builder, f_.module);
     Value* const shift = load_line_shift(builder);
     for (size_t i = 0; i < guarded.size(); ++i) {
       GuardedRun& o = guarded[i];
@@ -306,7 +317,7 @@ class StoreChecks {
       Value* word = builder.CreateAdd(o.first_line, builder.getInt64(MG_FINE_HAZARD_LINE | MG_FINE_HAZARD_STORES));
       if (o.last_line != nullptr)
         word = builder.CreateAdd(word, builder.CreateShl(builder.CreateSub(o.last_line, o.first_line), 40));
-      if (guarded.size() > 1) word = builder.CreateSelect(o.shared, word, builder.getInt64(0));
+      word = builder.CreateSelect(o.shared, word, builder.getInt64(0));
       // Only the last hazard is published by a locked instruction, which is the full fence for all of them.
       if (i + 1 < guarded.size())
         store_relaxed(builder, word, hazard(builder, all, static_cast<unsigned>(i)));
@@ -316,7 +327,7 @@ class StoreChecks {
     }
     // Private memory has no word in the line table, so a word that is always exclusive stands in for it.
     Value* const table = builder.getInt64(MG_FINE_TABLE_BASE);
-    Value* const instead = guarded.size() > 1 ? always_exclusive() : nullptr;
+    Value* const instead = always_exclusive();
     Value* all_exclusive = nullptr;
     for (size_t i = 0; i < guarded.size(); ++i) {
       Value* const exclusive = is_exclusive(builder, batch.runs[i], guarded[i], table, instead);
@@ -336,10 +347,6 @@ class StoreChecks {
   // Calls the runtime, which makes the lines exclusive, and branches to the block that follows.
   void bring_lines(IRBuilder<>& builder, const Batch& batch, ArrayRef<GuardedRun> guarded, BasicBlock* body,
                    BasicBlock* slow) {
-    if (batch.accesses.size() == 1 && !batch.accesses.front()->isAtomic() && !options().sequential) {
-      builder.CreateBr(slow);  // the runtime stores line by line
-      return;
-    }
     AllocaInst* const runs = describe_runs(builder, batch, guarded);
     CallInst* const begun = call_cold_entry(
         builder, cold_entry(f_.module, "__multigrain_batch_miss", FunctionType::get(f_.i64, {f_.ptr, f_.i32}, false)),
@@ -355,8 +362,7 @@ class StoreChecks {
         builder.CreateStore(value, builder.CreatePtrAdd(runs, builder.getInt64(8 * (kWordsOfRun * i + member))));
       };
       put(0, guarded[i].begin);
-      put(1, builder.CreateAdd(guarded[i].begin,
-                               builder.getInt64(static_cast<uint64_t>(batch.runs[i].end - batch.runs[i].begin))));
+      put(1, builder.CreateAdd(guarded[i].begin, builder.getInt64(size_of(batch.runs[i]))));
       put(2, builder.getInt64(1));
       put(3, builder.getInt64(0));
       put(4, builder.getInt64(1));

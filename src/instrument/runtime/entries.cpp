@@ -322,6 +322,29 @@ bool begin_store_or_hand_over(uintptr_t address, std::span<const std::byte> valu
   return false;
 }
 
+// Calls `attempt`, which is to get rights to [address, address + size) under a hazard, until it returns true. A node that
+// fetches several lines may lose one before it has them all. A processor to which that happens waits, each time longer, and
+// not for the same time as other processors, so that the same two do not collide again and again.
+template <typename Attempt>
+void attempt_until_it_succeeds(uintptr_t address, size_t size, Attempt&& attempt) {
+  const bool in_turn = virtual_time::takes_turns();
+  const auto own = in_turn ? ordered::participant()
+                           : reinterpret_cast<uintptr_t>(__multigrain_hazards) / sizeof(uint64_t) / MG_FINE_HAZARDS;
+  for (unsigned refused = 0; !attempt(); ++refused) {
+    // Where nothing is allocated no attempt succeeds. The program's access would fault there, and this does.
+    static_cast<void>(*reinterpret_cast<const volatile char*>(address));
+    static_cast<void>(*reinterpret_cast<const volatile char*>(address + size - 1));
+    const uint64_t pause = (uint64_t{1} << std::min(refused, 10u)) + (own * 37 + refused * 11) % 64;
+    if (in_turn) {
+      constexpr Nanoseconds kRelax = 10;
+      virtual_time::wait_until_time(virtual_time::stamp() + pause * kRelax);
+      continue;
+    }
+    for (uint64_t i = 0; i < pause; ++i) cpu_relax();
+    if (refused > 4) sched_yield();
+  }
+}
+
 }  // namespace
 
 // --- Loads and stores of any size ---------------------------------------------------------------------------------
@@ -363,23 +386,8 @@ void publish_over_object(uintptr_t address, size_t size) {
     begin_store_or_hand_over(address, {});
     return;
   }
-  // A node that fetches several lines may lose one before it has them all. A processor to which that happens
-  // waits, each time longer, and not for the same time as other processors, so that the same two do not
-  // collide again and again.
   const mg_fine_run run = {address, address + size, 1, 0, 1};
-  const bool in_turn = virtual_time::takes_turns();
-  const auto own = in_turn ? ordered::participant()
-                           : reinterpret_cast<uintptr_t>(__multigrain_hazards) / sizeof(uint64_t) / MG_FINE_HAZARDS;
-  for (unsigned refused = 0; !begin_batch({&run, 1}); ++refused) {
-    const uint64_t pause = (uint64_t{1} << std::min(refused, 10u)) + (own * 37 + refused * 11) % 64;
-    if (in_turn) {
-      constexpr Nanoseconds kRelax = 10;
-      virtual_time::wait_until_time(virtual_time::stamp() + pause * kRelax);
-      continue;
-    }
-    for (uint64_t i = 0; i < pause; ++i) cpu_relax();
-    if (refused > 4) sched_yield();
-  }
+  attempt_until_it_succeeds(address, size, [&run] { return begin_batch({&run, 1}); });
 }
 
 void begin_access() {
@@ -487,17 +495,34 @@ extern "C" void multigrain_cache_rights(const void* address, uint64_t size) {
     cache_rights_of_page(page, multigrain_loop_hazard_epoch);
 }
 
-// Makes the line of the shared address exclusive. Returns with the loop hazard published, or with hazard 0 alone.
-extern "C" uint64_t multigrain_update_miss(void* address) {
+// Makes the lines of the shared memory exclusive. Returns with the loop hazard published.
+extern "C" uint64_t multigrain_hold_miss(const void* address, uint64_t size) {
   const Miss miss;
   const auto at = reinterpret_cast<uintptr_t>(address);
-  begin_store_or_hand_over(at, {});
-  const uint64_t epoch = multigrain_publish_loop_hazard();
-  // A requester that has revoked the right before the loop hazard was published waits for hazard 0 alone. Then the update
-  // is made under that, so that it is made. So it is where nothing is allocated: there the program faults.
-  const bool is_exclusive = table_word(line_of(at)).load() == MG_FINE_EXCLUSIVE;
-  hazard(is_exclusive ? 0 : MG_FINE_LOOP_HAZARD).store(0, std::memory_order_release);
-  return is_exclusive ? epoch : MG_FINE_NO_LOOP_HAZARD;
+  Lines lines;
+  lines.stores = true;
+  find_lines_between(at, at + size, lines);
+  uint64_t epoch = MG_FINE_NO_LOOP_HAZARD;
+  attempt_until_it_succeeds(at, size, [&] {
+    // Hazard 0 keeps a single line here until the loop hazard is published. But a requester that has revoked the right before
+    // that waits for hazard 0 alone, so the line's word is looked at once more.
+    if (lines.first == lines.last)
+      begin_store_or_hand_over(at, {});
+    else
+      fetch_lines(lines);
+    epoch = multigrain_publish_loop_hazard();
+    const bool has_rights = lines.have_rights(MG_FINE_CACHE_UNUSABLE);
+    hazard(0).store(0, std::memory_order_release);
+    if (!has_rights) hazard(MG_FINE_LOOP_HAZARD).store(0, std::memory_order_release);
+    return has_rights;
+  });
+  return epoch;
+}
+
+// Returns with hazard 0 published over the lines of the shared memory, which are exclusive.
+extern "C" void multigrain_begin_stores_miss(void* address, uint64_t size) {
+  const Miss miss;
+  publish_over_object(reinterpret_cast<uintptr_t>(address), size);
 }
 
 extern "C" void multigrain_store_miss(void* address) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "instrument/abi.h"
+#include "instrument/holds.h"
 #include "instrument/runtime/assembly_functions.h"
 #include "instrument/runtime/hazards.h"
 
@@ -23,7 +24,8 @@ __thread uint64_t multigrain_epoch_before;
 __thread uint64_t multigrain_epoch_repeats;
 }
 // The numbers that the assembly below contains.
-static_assert(MG_FINE_EXCLUSIVE == 3 && MG_FINE_NO_LOOP_HAZARD == uint64_t(-4) && MG_FINE_CACHED_NEITHER == 2 &&
+static_assert(MG_FINE_VIEW_SHIFT == 44 && MG_FINE_VIEW_TAG == 2 && MG_FINE_EXCLUSIVE == 3 &&
+              MG_FINE_NO_LOOP_HAZARD == uint64_t(-4) && MG_FINE_CACHED_NEITHER == 2 &&
               MG_FINE_TABLE_BASE == MG_FINE_SHIFT_ADDRESS + 8 && MG_FINE_SHIFT_ADDRESS == 0x480000000ff8 &&
               MG_FINE_VIEW_BASE == 0x200000000000 && MG_FINE_PAGE_SHIFT == 12 &&
               MG_FINE_RIGHTS_CACHE_BASE - (MG_FINE_VIEW_BASE >> MG_FINE_PAGE_SHIFT) * 8 == 0x4cf000000000);
@@ -187,15 +189,99 @@ MULTIGRAIN_BEGIN __multigrain_begin_store
   ret
 MULTIGRAIN_END __multigrain_begin_store
 
-MULTIGRAIN_BEGIN __multigrain_update_in_loop
+  .hidden multigrain_hold_in_loop
+MULTIGRAIN_BEGIN multigrain_hold_in_loop
   MULTIGRAIN_PUSH rdx
-  movl $1, %edx
+  movq %rsi, %rdx
   call multigrain_check_in_loop
   MULTIGRAIN_POP rdx
   cmpq $-4, %rax
-  je multigrain_update_miss_keep
+  je multigrain_hold_miss_keep
+  ret
+MULTIGRAIN_END multigrain_hold_in_loop
+
+MULTIGRAIN_BEGIN __multigrain_hold_in_loop
+  jmp multigrain_hold_in_loop
+MULTIGRAIN_END __multigrain_hold_in_loop
+
+MULTIGRAIN_BEGIN __multigrain_update_in_loop
+  MULTIGRAIN_PUSH rsi
+  movl $1, %esi
+  call multigrain_hold_in_loop
+  MULTIGRAIN_POP rsi
   ret
 MULTIGRAIN_END __multigrain_update_in_loop
+
+MULTIGRAIN_BEGIN __multigrain_hold_again_in_loop
+  movq %rdi, %rax
+  shrq $44, %rax
+  cmpq $2, %rax
+  je multigrain_hold_in_loop
+  movq $-4, %rax
+  ret
+MULTIGRAIN_END __multigrain_hold_again_in_loop
+
+# Publishes hazard 0 over the lines of the rsi bytes (at most 64) at rdi for stores, leaves its address in rax, and tests
+# whether the words of all of them, which are three at most, are MG_FINE_EXCLUSIVE: the flag ZF says so. Changes rcx, rdx, r8
+# and r11.
+.macro MULTIGRAIN_PUBLISH_RUN
+  movq __multigrain_hazards@gottpoff(%rip), %rax
+  movq %fs:(%rax), %rax
+  movabsq $0x480000000ff8, %r11
+  movzbl (%r11), %ecx
+  movabsq $-0x200000000000, %rdx
+  addq %rdi, %rdx
+  leaq -1(%rdx,%rsi), %r8
+  shrq %cl, %rdx
+  shrq %cl, %r8
+  movq %r8, %rcx
+  subq %rdx, %rcx
+  incq %rcx
+  shlq $40, %rcx
+  addq %rdx, %rcx
+  btsq $63, %rcx
+  xchgq %rcx, (%rax)
+  cmpq $3, 8(%r11,%rdx,8)
+  jne 8f
+  cmpq $3, 8(%r11,%r8,8)
+  jne 8f
+  addq %r8, %rdx
+  shrq %rdx
+  cmpq $3, 8(%r11,%rdx,8)
+8:
+.endm
+
+MULTIGRAIN_BEGIN __multigrain_begin_stores
+  MULTIGRAIN_PUSH rax
+  MULTIGRAIN_PUSH rcx
+  MULTIGRAIN_PUSH rdx
+  MULTIGRAIN_PUSH r8
+  MULTIGRAIN_PUBLISH_RUN
+  MULTIGRAIN_POP r8
+  MULTIGRAIN_POP rdx
+  MULTIGRAIN_POP rcx
+  MULTIGRAIN_POP rax
+  jne multigrain_begin_stores_miss_keep
+  ret
+MULTIGRAIN_END __multigrain_begin_stores
+
+MULTIGRAIN_BEGIN __multigrain_try_stores
+  MULTIGRAIN_PUSH rcx
+  MULTIGRAIN_PUSH rdx
+  MULTIGRAIN_PUSH r8
+  MULTIGRAIN_PUBLISH_RUN
+  MULTIGRAIN_POP r8
+  MULTIGRAIN_POP rdx
+  MULTIGRAIN_POP rcx
+  jne 1f
+  movl $1, %eax
+  ret
+1:
+  movq $0, (%rax)
+  xorl %eax, %eax
+  ret
+MULTIGRAIN_END __multigrain_try_stores
+.purgem MULTIGRAIN_PUBLISH_RUN
 
 # `store` is the instruction that makes the store.
 .macro MULTIGRAIN_STORE size store

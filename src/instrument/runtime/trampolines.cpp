@@ -206,9 +206,12 @@ asm(MG_FUNCTION_MACROS R"(
 # Counted code calls this (src/count).
 .hidden multigrain_count_poll
 # These are called by the entries of stores (store_entries.cpp).
-.hidden multigrain_update_miss
-.hidden multigrain_update_miss_keep
-MULTIGRAIN_TRAMPOLINE multigrain_update_miss_keep multigrain_update_miss 1
+.hidden multigrain_hold_miss
+.hidden multigrain_hold_miss_keep
+MULTIGRAIN_TRAMPOLINE multigrain_hold_miss_keep multigrain_hold_miss 1
+.hidden multigrain_begin_stores_miss
+.hidden multigrain_begin_stores_miss_keep
+MULTIGRAIN_TRAMPOLINE multigrain_begin_stores_miss_keep multigrain_begin_stores_miss 0
 .hidden multigrain_store_miss_keep
 MULTIGRAIN_TRAMPOLINE multigrain_store_miss_keep multigrain_store_miss 0
 .hidden multigrain_cache_rights_keep
