@@ -97,4 +97,66 @@ mutate([[  act(Verb::kFillZeros);
 mutate([[[&](NodeId n) { actions_.push({.verb = Verb::kSend, .node = n]] [[[&](NodeId n) { if (!is(Mutant::kDiscarderForgotten)) actions_.push({.verb = Verb::kSend, .node = n]])
 # kHolderForgotten
 mutate([[  if (!are_joined) d_.holders.clear();]] [[  if (!are_joined || is(Mutant::kHolderForgotten)) d_.holders.clear();]])
+in_file(driver)
+
+# kDataBeforeRights, kAnswerBeforeRights, kMapsBeforeData
+mutate([[    for (const Action& action : actions) perform_one(page, record, action, message);
+]] [[    const auto is_early = [](const Action& action) {
+      return is(Mutant::kDataBeforeRights)     ? action.verb == Verb::kSendPage
+             : is(Mutant::kAnswerBeforeRights) ? action.verb == Verb::kSend
+             : is(Mutant::kMapsBeforeData)     ? action.verb == Verb::kMapRead || action.verb == Verb::kMapWrite
+                                               : true;
+    };
+    for (const Action& action : actions) if (is_early(action)) perform_one(page, record, action, message);
+    for (const Action& action : actions) if (!is_early(action)) perform_one(page, record, action, message);
+]])
+# kHoldNotListed, kListedTwice
+mutate([[  if (record.is_listed || record.page.returning != 0) return;
+]] [[  if (is(Mutant::kHoldNotListed)) return;
+  if ((record.is_listed && !is(Mutant::kListedTwice)) || record.page.returning != 0) return;
+]])
+# kNextReadLate
+mutate([[    else if (record.page.waits_for_hold())
+      await_hold(page, record);
+]] [[    else if (record.page.waits_for_hold())
+      await_hold(page, record);
+    if (is(Mutant::kNextReadLate)) next = record.next_listed;
+]])
+# kReturningForgotten
+mutate([[  return record.page.held && record.page.returning == 0 &&]] [[  return record.page.held && (record.page.returning == 0 || is(Mutant::kReturningForgotten)) &&]])
+# kReturnedNotListed
+mutate([[  if (record.page.waits_for_hold()) await_hold(page, record);
+  return true;]] [[  if (record.page.waits_for_hold() && !is(Mutant::kReturnedNotListed)) await_hold(page, record);
+  return true;]])
+# kWakesNobody
+mutate([[      record.readers.notify();]] [[      if (!is(Mutant::kWakesNobody)) record.readers.notify();]])
+# kGrantSeenLate
+mutate([[  {
+    const CategoryScope waiting(profile, Category::kDataWait);]] [[  if (is(Mutant::kGrantSeenLate)) {
+    MULTIGRAIN_STEP(&listed_);
+    seen = granted.prepare();
+  }
+  {
+    const CategoryScope waiting(profile, Category::kDataWait);]])
+# kStaysElsewhere
+mutate([[  } else if (record.right == State::kGlobal && record.home() != self_) {
+    // The node's own]] [[  } else if (record.right == State::kGlobal && is(Mutant::kStaysElsewhere)) {
+  } else if (record.right == State::kGlobal && record.home() != self_) {
+    // The node's own]])
+# kOwnFrameForGlobal
+mutate([[  } else if (right == State::kGlobal && record.home() != self_) {
+    map_global]] [[  } else if (right == State::kGlobal && record.home() != self_ && !is(Mutant::kOwnFrameForGlobal)) {
+    map_global]])
+# kAnswerForgotten
+mutate([[ask_policy(page, record, last, actions);
+]] [[ask_policy(page, record, last, actions);
+    if (is(Mutant::kAnswerForgotten)) actions.clear();
+]])
+# kNotToThaw, kThawListedTwice
+mutate([[  if (is_global && needs_to_catch_up() && !std::exchange(record.is_to_thaw, true)) {]] [[  if (is_global && needs_to_catch_up() && !is(Mutant::kNotToThaw) &&
+      (!std::exchange(record.is_to_thaw, true) || is(Mutant::kThawListedTwice))) {]])
+# kThawedStaysListed
+mutate([[    record.is_to_thaw = false;]] [[    if (!is(Mutant::kThawedStaysListed)) record.is_to_thaw = false;]])
+# kNotPinned
+mutate([[  if (pin == Pin::kNone) return;]] [[  if (pin == Pin::kNone || is(Mutant::kNotPinned)) return;]])
 in_file("")

@@ -1,5 +1,5 @@
-// A mutant is a deliberate fault of the transitions of placed pages. The test of the mutants, and the command `explore`, are built
-// from the product's own source with these faults in it (placement_driver_mutants.cmake). Where no mutant is chosen, it does what the
+// A mutant is a deliberate fault of placed pages. The tests of the mutants, and the command `explore`, are built from the
+// product's own sources with these faults in them (placement_driver_mutants.cmake). Where no mutant is chosen, they do what the
 // product does.
 #pragma once
 
@@ -9,6 +9,7 @@ namespace multigrain::placement::explored {
 
 enum class Mutant : uint8_t {
   kNone,
+  // These are faults of transitions (placement_machine.h),
   kNoHold,                // an order takes a page that a thread has just been granted
   kHoldNotAwaited,        // nobody is told that an order waits for the end of the hold
   kOtherCopiesStay,       // a write does not flush the other copies
@@ -32,6 +33,25 @@ enum class Mutant : uint8_t {
   kDiscardKeepsContents,  // a page that has been discarded has its contents still
   kDiscarderForgotten,    // a node that discards is not told that it is done
   kHolderForgotten,       // the entry forgets who has the page, when another node gets it as well
+  // and these of the driver (placement_driver_world.h).
+  kFirstOfDriver,
+  kDataBeforeRights = kFirstOfDriver,  // a page is sent, and then rights are taken
+  kAnswerBeforeRights,                 // an order is answered, and then rights are taken
+  kMapsBeforeData,                     // rights are given, and then the page is filled
+  kHoldNotListed,                      // the service thread is not told that an order waits for the end of a hold
+  kListedTwice,                        // a page is put into the list though it is there
+  kNextReadLate,                       // the next page of the list is read when this one may have been put back
+  kReturningForgotten,                 // a hold ends though a thread that was granted the page does not run yet
+  kReturnedNotListed,                  // the last thread that was granted a page does not put it into the list
+  kWakesNobody,                        // threads that wait are not woken
+  kGrantSeenLate,      // a thread that is going to wait looks at the grants after it has let go of the page
+  kStaysElsewhere,     // the home's frame stays mapped when the node stops using global memory
+  kOwnFrameForGlobal,  // the home's frame is not mapped: the node uses its own
+  kAnswerForgotten,    // the actions that follow from the policy's answer are not carried out
+  kNotToThaw,          // a page is not put into the list of pages to thaw
+  kThawListedTwice,    // a page is put into that list though it is there
+  kThawedStaysListed,  // a page that was taken from that list is never put there again
+  kNotPinned,          // a page is not pinned before the first event
   kCount
 };
 [[nodiscard]] const char* name(Mutant mutant);

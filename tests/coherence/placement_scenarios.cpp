@@ -101,7 +101,7 @@ std::vector<Scenario> long_scenarios() {
 
 std::vector<Mutant> mutants() {
   std::vector<Mutant> all;
-  for (auto m = static_cast<uint8_t>(Mutant::kNone) + 1; m < static_cast<uint8_t>(Mutant::kCount); ++m)
+  for (auto m = static_cast<uint8_t>(Mutant::kNone) + 1; m < static_cast<uint8_t>(Mutant::kFirstOfDriver); ++m)
     all.push_back(static_cast<Mutant>(m));
   return all;
 }

@@ -1,5 +1,5 @@
 // This explores the driver of sequentially consistent pages and its transitions (coherence/sc) on small machines, in
-// every order of messages, of what threads do, and of the ends of holds. sc_driver_world.h says what a step is.
+// every order of messages, of what threads do, and of the ends of holds. page_world.h says what a step is.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -1,45 +1,28 @@
-// This is the world of sc_driver_world.h: its nodes and threads, and the ports on which drivers stand. There is only
-// one at a time, because drivers and threads find it by a global.
+// This is the machine of sc_driver_world.h, and what it knows of the insides of its drivers.
 //
-//   sc_driver_world.cpp   makes the world, takes and undoes choices, and has the ports and stops
+//   sc_driver_world.cpp   makes the drivers
 //   sc_world_checks.cpp   says what must hold, and which states are the same
 #pragma once
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstring>
-#include <deque>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "coherence/sc/driver.h"
-#include "fabric/forwarding_fabric.h"
-#include "fibre.h"
-#include "fixed_homes.h"
-#include "node_memory.h"
-#include "page_rights.h"
-#include "profile/this_thread.h"
 #include "sc_driver_world.h"
-#include "support/sim_fabric.h"
 
 namespace multigrain::sc::explored {
 
-using node_memory::kPage;
+using exploring_pages::kMaxNodes;
+using exploring_pages::kMaxPages;
+using exploring_pages::kMaxWords;
+
 // An access may fault on one page so often if no hold ends before the access is made: once; once more because the copy
 // that it found was to go; and once more because another thread of the node asked for the page.
 inline constexpr unsigned kMostFaults = 3;
-
-inline World::Impl* g_world = nullptr;
-
-// A thread stops here before an access of what threads share.
-void stop_at(const void* address);
 
 // This shows the insides of a driver. It may be used while a thread stands in the middle of the driver.
 struct DriverState {
@@ -87,17 +70,6 @@ struct DriverState {
     driver.listed_.store(saved.listed);
     driver.missing_.store(saved.missing);
     std::memcpy(static_cast<void*>(&driver.discarded_), saved.discarded.data(), sizeof(EventCount));
-  }
-  // Returns the page whose lock it is; nullopt if it is no page's.
-  [[nodiscard]] std::optional<unsigned> page_of_lock(const void* lock) const {
-    for (unsigned p = 0; p < kMaxPages; ++p)
-      if (lock == &record(p).lock) return p;
-    return std::nullopt;
-  }
-  [[nodiscard]] std::optional<unsigned> page_of_record(const void* address) const {
-    for (unsigned p = 0; p < kMaxPages; ++p)
-      if (address == &record(p)) return p;
-    return std::nullopt;
   }
   // Returns what a thread that has faulted on the page waits for. For page kMaxPages this is about the end of a
   // discard. nullptr: the driver has forgotten what waits for the page.
@@ -151,261 +123,43 @@ struct DriverState {
   }
 };
 
-using exploring_driver::Right;
-
-class SteppedRights final : public exploring_driver::PageRights {
+class Machine final : public exploring_pages::Machine {
  public:
-  [[nodiscard]] bool allows(unsigned page, bool is_write) const {
-    return of_[page] == Right::kWrite || (!is_write && of_[page] == Right::kRead);
+  explicit Machine(const Scenario& scenario);
+
+  [[nodiscard]] DriverState state(unsigned node) const { return {*drivers_[node]}; }
+
+  [[nodiscard]] Protocol& driver(unsigned node) const override { return *drivers_[node]; }
+  [[nodiscard]] const void* record(unsigned node, unsigned page) const override { return &state(node).record(page); }
+  [[nodiscard]] const SpinLock& lock(unsigned node, unsigned page) const override {
+    return state(node).record(page).lock;
   }
-  [[nodiscard]] Right of(unsigned page) const { return of_[page]; }
-  void clear() { of_ = {}; }
+  [[nodiscard]] bool is_held(unsigned node, unsigned page) const override { return state(node).page(page).held; }
+  [[nodiscard]] bool is_returning(unsigned node, unsigned page) const override {
+    return state(node).page(page).returning != 0;
+  }
+  [[nodiscard]] const EventCount* granted(unsigned node, unsigned page, bool is_write) const override {
+    return state(node).granted(page, is_write);
+  }
+  [[nodiscard]] std::optional<uint64_t> first_of_list(unsigned node, const void* address) const override {
+    if (address != state(node).listed()) return std::nullopt;
+    return state(node).first_listed();
+  }
+  void save(unsigned node, Saved& saved) const override;
+  void put_back(unsigned node, const Saved& saved) override;
+  void clear(unsigned node) override { state(node).clear(expects_writes_); }
+  void serialise(unsigned node, std::vector<uint64_t>& out) const override {
+    state(node).serialise(pages(), [&out](uint64_t value) { out.push_back(value); });
+  }
+  [[nodiscard]] std::string in_words(const exploring_pages::Packet& packet) const override;
+  void carry_out(const Op& op) override;
+  [[nodiscard]] std::string check() const override;
+  [[nodiscard]] std::string check_end() const override;
+  [[nodiscard]] unsigned holder(unsigned page) const override;
 
  private:
-  // A right that is given is of use to the node's other threads at once or later. A right that is taken must be gone
-  // before the next action.
-  void set(PageId first, uint64_t count, Right right) override {
-    const auto pages = std::span(of_).subspan(first.value, count);
-    if (std::ranges::any_of(pages, [right](Right has) { return right < has; })) stop_at(pages.data());
-    std::ranges::fill(pages, right);
-  }
-  std::array<Right, kMaxPages> of_{};
-};
-
-struct Packet {
-  NodeId from;
-  MessageHeader header;
-  RemoteSlice slice;
-};
-
-// Keeps messages for the world.
-class LinkFabric final : public ForwardingFabric {
- public:
-  explicit LinkFabric(Fabric& sim) : ForwardingFabric(sim) {}
-  void set_handler(MessageType type, MessageHandler handler, void* context) override {
-    handlers_[type] = {handler, context};
-  }
-  using Fabric::send;
-  void send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice slice, SendContext,
-            Nanoseconds) override;
-  void fetch_part(const Message& message, uint32_t from, std::span<std::byte> bytes) override;
-  unsigned poll() override;
-  [[nodiscard]] const std::atomic<uint64_t>* pending_messages() const override { return nullptr; }
-  void begin_polling() override {}
-  void end_polling() override {}
-  void serve() override { panic("nobody serves here"); }
-  void wake_service() override;
-  void handle(const Packet& packet) const {
-    const Message message{
-        .from = packet.from, .header = packet.header, .payload = {}, .slice = packet.slice, .arrival = 0};
-    handlers_[packet.header.type].first(handlers_[packet.header.type].second, message);
-  }
-
- private:
-  std::array<std::pair<MessageHandler, void*>, 256> handlers_{};
-};
-
-struct NodeOf {
-  std::unique_ptr<node_memory::ExploredMemory> memory;
-  SteppedRights rights;
-  std::unique_ptr<LinkFabric> fabric;
-  std::unique_ptr<Driver> driver;
-  bool service_wanted = false;
-  std::array<std::deque<Packet>, kMaxNodes> from;
-};
-
-struct Seen {
-  uint64_t what = 0;
-  uint64_t result = 0;
-};
-
-// These parts of a thread change from step to step, beside its stack.
-struct ThreadState {
-  enum class At : uint8_t { kStep, kLock, kGrant, kIdle, kEnd };
-  At at = At::kEnd;
-  const void* address = nullptr;  // address of the next access, or of the lock
-  bool goes_through = false;  // since it began or was woken it has done nothing, so locks that are free do not stop it
-  bool hold_is_over = false;  // the clock's answer while it has the lock
-  uint8_t pc = 0;
-  std::array<uint64_t, kRegisters> registers{};
-  // These members describe the fault that the thread is in.
-  unsigned page = 0;
-  bool is_write = false;
-  const EventCount* granted = nullptr;  // kGrant: it waits until this has been announced more often than so
-  uint32_t grants = 0;
-  // This counts how often its operation has faulted on a page since a hold has ended before the access was made.
-  std::array<uint8_t, kMaxPages> faults{};
-  std::vector<Seen> records;
-  size_t locked_at = kNotLocked;  // how many records there were before it took a page's lock
-  const SpinLock* lock = nullptr;
-  Packet packet;  // being handled
-  static constexpr size_t kNotLocked = ~size_t{0};
-};
-
-struct Thread : exploring_driver::Fibre, ThreadState {
-  enum class Role : uint8_t { kProcessor, kHandler, kService };
-  Role role = Role::kProcessor;
-  unsigned node = 0;
-  unsigned number = 0;  // number of a processor's program, or of the node whose messages a handler handles
-  ProcessorProfile profile;
-};
-
-struct World::Impl {
-  explicit Impl(const Scenario& of) : scenario(of), homes(of.homes), network(node_memory::network_of(of.nodes)) {}
-
-  const Scenario& scenario;
-  exploring_driver::FixedHomes homes;
-  SimNetwork network;
-  std::array<NodeOf, kMaxNodes> nodes;
-  std::vector<std::unique_ptr<Thread>> threads;
-  Thread* running = nullptr;
-  bool has_stopped = false;  // the driver has ended the run
-  std::string wrong;
-
-  [[nodiscard]] unsigned pages() const { return static_cast<unsigned>(scenario.homes.size()); }
-  [[nodiscard]] DriverState state(unsigned node) const { return {*nodes[node].driver}; }
-  [[nodiscard]] uint64_t* frame(unsigned node, unsigned page) const {
-    return reinterpret_cast<uint64_t*>(nodes[node].memory->region().alias(PageId(page)));
-  }
-
-  // --- Threads
-  void run(Thread& thread) {
-    running = &thread;
-    thread.goes_through = thread.at == Thread::At::kGrant || thread.at == Thread::At::kIdle;
-    set_this_profile(thread.profile);
-    thread.run();
-    running = nullptr;
-  }
-  // When the thread has let go of a page, the rest of its way follows from what is in memory.
-  void note_unlock() const {
-    Thread& thread = *running;
-    if (thread.lock == nullptr) return;
-    auto& lock = const_cast<SpinLock&>(*thread.lock);
-    if (!lock.try_lock()) return;
-    lock.unlock();
-    thread.records.resize(thread.locked_at);
-    thread.lock = nullptr;
-  }
-  void stop(Thread::At at, const void* address) {
-    Thread& thread = *running;
-    note_unlock();
-    thread.at = at;
-    thread.address = address;
-    thread.stop();
-  }
-
-  // --- Programs
-  void fault(unsigned page, bool is_write) {
-    Thread& thread = *running;
-    if (++thread.faults[page] > kMostFaults)
-      wrong = fmt::format("C6: processor {} has faulted {} times on page {}, and had no time for its access",
-                          thread.number, kMostFaults + 1, page);
-    thread.page = page;
-    thread.is_write = is_write;
-    if (!nodes[thread.node].driver->on_fault(PageId(page), is_write)) panic("a page is not allocated:", page);
-    thread.records.clear();
-  }
-  void discard(unsigned page) {
-    Thread& thread = *running;
-    stop(Thread::At::kStep, nullptr);
-    thread.page = kMaxPages;
-    if (!nodes[thread.node].driver->discard(PageId(page), 1)) panic("the driver cannot discard");
-    thread.records.clear();
-  }
-  void ask(const Op& op) {
-    stop(Thread::At::kStep, nullptr);
-    state(running->node).prefetch(op.page, op.value, op.type == OpType::kAskToWrite);
-    running->records.clear();
-  }
-  void execute(const Op& op) {
-    if (op.type == OpType::kDiscard) return discard(op.page);
-    if (op.type == OpType::kAskToRead || op.type == OpType::kAskToWrite) return ask(op);
-    Thread& thread = *running;
-    const SteppedRights& rights = nodes[thread.node].rights;
-    const bool writes = op.type == OpType::kStore || op.type == OpType::kAdd;
-    while (true) {
-      stop(Thread::At::kStep, nullptr);
-      if (!rights.allows(op.page, writes))
-        fault(op.page, writes);
-      else if (op.type == OpType::kMove && !rights.allows(op.to, true))
-        fault(op.to, true);
-      else
-        break;
-    }
-    uint64_t& word = frame(thread.node, op.page)[op.word];
-    if (op.type != OpType::kStore) thread.registers[op.reg] = word;
-    if (op.type == OpType::kStore) word = op.value;
-    if (op.type == OpType::kAdd) word += op.value;
-    if (op.type == OpType::kMove) frame(thread.node, op.to)[op.word] = word;
-    thread.faults = {};
-  }
-  [[noreturn]] void play() {
-    Thread& thread = *running;
-    switch (thread.role) {
-      case Thread::Role::kProcessor:
-        for (const Op& op : scenario.programs[thread.number]) {
-          execute(op);
-          ++thread.pc;
-        }
-        break;
-      case Thread::Role::kHandler:
-        while (true) {
-          stop(Thread::At::kIdle, nullptr);
-          nodes[thread.node].fabric->handle(thread.packet);
-          thread.packet = {};
-          over();
-        }
-      case Thread::Role::kService:
-        while (true) {
-          stop(Thread::At::kIdle, nullptr);
-          nodes[thread.node].service_wanted = false;
-          nodes[thread.node].driver->serve();
-          over();
-        }
-    }
-    stop(Thread::At::kEnd, nullptr);
-    panic("a program goes on after its end");
-  }
-  void over() const {
-    running->records.clear();
-    running->lock = nullptr;
-  }
-
-  // Returns whether a thread that takes the lock is going to ask if the hold is over.
-  [[nodiscard]] bool is_time_asked(const Thread& thread) const {
-    const std::optional<unsigned> page = state(thread.node).page_of_lock(thread.address);
-    if (thread.role == Thread::Role::kProcessor || !page) return false;
-    return state(thread.node).page(*page).held;
-  }
-  // Returns in how many ways the thread may go on.
-  [[nodiscard]] unsigned ways(const Thread& thread) const {
-    switch (thread.at) {
-      case Thread::At::kStep:
-        return 1;
-      case Thread::At::kLock: {
-        auto& lock = *static_cast<SpinLock*>(const_cast<void*>(thread.address));
-        if (!lock.try_lock()) return 0;
-        lock.unlock();
-        return is_time_asked(thread) ? 2 : 1;
-      }
-      case Thread::At::kGrant:
-        return thread.granted->prepare() != thread.grants ? 1 : 0;
-      case Thread::At::kIdle:
-        if (thread.role == Thread::Role::kService) return nodes[thread.node].service_wanted ? 1 : 0;
-        return nodes[thread.node].from[thread.number].empty() ? 0 : 1;
-      case Thread::At::kEnd:
-        return 0;
-    }
-    return 0;
-  }
-
-  // The clock says that the hold is over. A processor that has been granted the page, and has not made its access yet,
-  // did not have a core meanwhile.
-  void end_hold(unsigned node, unsigned page) const {
-    if (state(node).page(page).returning != 0) return;
-    for (const auto& thread : threads)
-      if (thread->role == Thread::Role::kProcessor && thread->node == node) thread->faults[page] = 0;
-  }
+  const bool expects_writes_;
+  std::array<std::unique_ptr<Driver>, kMaxNodes> drivers_;
 };
 
 }  // namespace multigrain::sc::explored

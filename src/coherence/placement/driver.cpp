@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/steps.h"
 #include "coherence/page_hold.h"
 #include "coherence/page_list.h"
 #include "coherence/placement/message_types.h"
@@ -27,6 +28,12 @@ const char* message_name(MessageType type) {
 }
 
 Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, std::string_view policy) {
+  auto made = make_policy_of_run(policy);
+  if (!made) return tl::unexpected(made.error());
+  return create(services, std::move(*made));
+}
+
+Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, std::unique_ptr<Policy> policy) {
   const unsigned nodes = services.fabric.nodes();
   if (nodes > NodeSet::kCapacity)
     return fail("the protocol placement has directory entries for {} nodes, and the machine has {}", NodeSet::kCapacity,
@@ -35,9 +42,7 @@ Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, std
     return fail(
         "under the protocol placement nodes use pages in another node's memory by mapping it, and the memory of this run's "
         "nodes is not on one machine");
-  auto made = make_policy_of_run(policy);
-  if (!made) return tl::unexpected(made.error());
-  std::unique_ptr<Driver> driver(new Driver(services, std::move(*made)));
+  std::unique_ptr<Driver> driver(new Driver(services, std::move(policy)));
   auto records = SparseTable<Record>::create(services.region.page_count(), "page records");
   if (!records) return tl::unexpected(records.error());
   driver->records_ = std::move(*records);
@@ -60,6 +65,7 @@ bool Driver::on_fault(PageId page, bool is_write) {
   std::optional<PollingScope> polling;
   {
     Actions actions;
+    MULTIGRAIN_LOCK_STEP(record.lock);
     const LockGuard hold(record.lock);
     begin(page, record);
     const bool was_readable = record.page.state != State::kNone;
@@ -88,6 +94,7 @@ bool Driver::on_fault(PageId page, bool is_write) {
     const CategoryScope waiting(profile, Category::kDataWait);
     wait_until(*polling, services_.wait, granted, [&granted, seen] { return granted.changed_since(seen); });
   }
+  MULTIGRAIN_LOCK_STEP(record.lock);
   const LockGuard hold(record.lock);
   on_returned(record.page);
   if (record.page.held) set_hold(record);
@@ -111,7 +118,7 @@ void Driver::set_hold(Record& record) {
 }
 
 bool Driver::is_hold_over(const Record& record) {
-  return record.page.held && record.page.returning == 0 && time_of_holds() >= record.hold_ends;
+  return record.page.held && record.page.returning == 0 && MULTIGRAIN_TIME_HAS_COME(&record, record.hold_ends);
 }
 
 void Driver::end_hold(PageId page, Record& record) {
@@ -125,16 +132,19 @@ void Driver::end_hold(PageId page, Record& record) {
 void Driver::await_hold(PageId page, Record& record) {
   if (record.is_listed || record.page.returning != 0) return;
   record.is_listed = true;
+  MULTIGRAIN_STEP(&listed_);
   if (add_to_list(listed_, page, record.next_listed)) services_.fabric.wake_service();
 }
 
 // A page whose hold is not over yet is put back. If another thread pushed a page meanwhile, it found the list empty and
 // has woken the service thread, which is this one.
 bool Driver::end_holds() {
+  MULTIGRAIN_STEP(&listed_);
   uint64_t next = listed_.exchange(0, std::memory_order_acquire);
   while (next != 0) {
     const PageId page(next - 1);
     Record& record = records_[page];
+    MULTIGRAIN_LOCK_STEP(record.lock);
     const LockGuard hold(record.lock);
     next = record.next_listed;
     record.is_listed = false;
@@ -160,15 +170,15 @@ void Driver::serve() {
 
 void Driver::catch_up() {
   const uint64_t every = policy_->reconsiders_after();
-  const Nanoseconds now = monotonic_ns();
-  // The policy counts the times from the clock's zero on (placement/policies.cpp).
-  if (every == 0 || now / every == thawed_at_ / every) return;
-  thawed_at_ = now;
+  if (every == 0 || !MULTIGRAIN_TIME_HAS_COME(&thaws_at_, thaws_at_)) return;
+  thaws_at_ = end_of_period(every);
+  MULTIGRAIN_STEP(&to_thaw_);
   uint64_t next = to_thaw_.exchange(0, std::memory_order_acquire);
   while (next != 0) {
     const PageId page(next - 1);
     Record& record = records_[page];
     Actions actions;
+    MULTIGRAIN_LOCK_STEP(record.lock);
     const LockGuard hold(record.lock);
     next = record.next_to_thaw;
     record.is_to_thaw = false;
@@ -206,6 +216,7 @@ void Driver::on_message(const Message& message) {
   Record& record = records_[page];
   settle_home(page, record, message, is_request(kind));
   Actions actions;
+  MULTIGRAIN_LOCK_STEP(record.lock);
   const LockGuard hold(record.lock);
   begin(page, record);
   if (is_hold_over(record)) end_hold(page, record);
@@ -234,8 +245,10 @@ void Driver::ask_policy(PageId page, Record& record, const Action& question, Act
                                          question.node, question.access, monotonic_ns());
   const bool is_global = location == Location::kGlobal;
   this_profile().count(is_global ? Counter::kDecidedGlobal : Counter::kDecidedLocal);
-  if (is_global && needs_to_catch_up() && !std::exchange(record.is_to_thaw, true))
+  if (is_global && needs_to_catch_up() && !std::exchange(record.is_to_thaw, true)) {
+    MULTIGRAIN_STEP(&to_thaw_);
     add_to_list(to_thaw_, page, record.next_to_thaw);
+  }
   on_decision(record.page, context(record), location, actions);
 }
 
@@ -353,6 +366,7 @@ void Driver::lower(PageId page, Record& record, State right) {
     revoke_write(page, 1);
   } else if (record.right == State::kGlobal && record.home() != self_) {
     // The node's own frame has no rights when it comes back. It is watched again before anything can be granted.
+    MULTIGRAIN_STEP(frame(page));
     const SubTimeScope timed(profile, SubTime::kRights);
     services_.region.view_again(page, 1);
     services_.rights.open_moved(page, 1);

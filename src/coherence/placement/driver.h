@@ -32,6 +32,11 @@
 
 namespace multigrain::placement {
 
+// A test that explores the driver sees its insides through this (tests/coherence/placement_world.h).
+namespace explored {
+struct DriverState;
+}
+
 // Returns the name of a message of this protocol, for reports; nullptr for other types.
 const char* message_name(MessageType type);
 
@@ -40,6 +45,8 @@ class Driver final : public PageDriver {
   // Registers the message handlers. `policy` is the policy's name and parameters (placement/policies.h). Errors: a policy that does
   // not exist, or that a run cannot ask; nodes whose memory cannot be mapped here; tables that cannot be reserved.
   static Result<std::unique_ptr<Driver>> create(const NodeServices& services, std::string_view policy);
+  // The same with a policy that is there already.
+  static Result<std::unique_ptr<Driver>> create(const NodeServices& services, std::unique_ptr<Policy> policy);
 
   bool on_fault(PageId page, bool is_write) override;
   // A store is visible to every node when it has been made, so there is nothing to release.
@@ -52,6 +59,8 @@ class Driver final : public PageDriver {
   void fill_frame(PageId page) override;
 
  private:
+  friend struct explored::DriverState;
+
   struct alignas(64) Record : PageRecord {
     bool is_begun MG_GUARDED_BY(lock) = false;       // the page is pinned where the program says
     bool is_used MG_GUARDED_BY(lock) = false;        // this node's frame may hold something else than zeros
@@ -68,7 +77,11 @@ class Driver final : public PageDriver {
   };
 
   Driver(const NodeServices& services, std::unique_ptr<Policy> policy)
-      : PageDriver(services), policy_(std::move(policy)), thawed_at_(monotonic_ns()) {}
+      : PageDriver(services), policy_(std::move(policy)), thaws_at_(end_of_period(policy_->reconsiders_after())) {}
+
+  // Returns when the period ends in which the clock is; the policy counts periods from the clock's zero on
+  // (placement/policies.cpp). Of no length: 0.
+  static Nanoseconds end_of_period(Nanoseconds every) { return every == 0 ? 0 : (monotonic_ns() / every + 1) * every; }
 
   static void handle(void* context, const Message& message);
   void on_message(const Message& message);
@@ -100,7 +113,7 @@ class Driver final : public PageDriver {
   std::atomic<uint64_t> listed_{0};   // an order waits for the end of the page's hold
   std::atomic<uint64_t> to_thaw_{0};  // (D3)
   // Of the thread that catches up.
-  Nanoseconds thawed_at_;
+  Nanoseconds thaws_at_;
 };
 
 }  // namespace multigrain::placement
