@@ -27,6 +27,8 @@ class Import : public testing::Test {
   }
   Whole csv(const std::string& text, ImportOptions options = {}) { return read(open_csv, text, options); }
   Whole lackey(const std::string& text, ImportOptions options = {}) { return read(open_lackey, text, options); }
+  Whole drmemtrace(const std::string& text, ImportOptions options = {}) { return read(open_drmemtrace, text, options); }
+  Whole perf(const std::string& text, ImportOptions options = {}) { return read(open_perf, text, options); }
 
   Directory directory_;
 };
@@ -139,6 +141,124 @@ TEST_F(Import, CsvNamesTheBadLine) {
   EXPECT_THAT(csv("").error, HasSubstr("no line that names the columns"));
   EXPECT_FALSE(open_csv(directory_ / "nothing"));
   EXPECT_FALSE(open_csv(directory_ / "."));
+}
+
+const std::string kView =
+    "Hello from the program.\n"
+    "Output format:\n"
+    "<--record#-> <--instr#->: <---tid---> <record details>\n"
+    "------------------------------------------------------------\n"
+    "           1           0:     3264604 <marker: version 5>\n"
+    "           2           0:     3264604 <marker: tid 3264604 on core 3>\n"
+    "           3           1:     3264604 ifetch       8 byte(s) @ 0x0000000000401012 48 8d 34 25 00 20 40 lea    0x00402000 -> %rsi\n"
+    "           3           1:     3264604                                             00\n"
+    "           4           1:     3264604 write        8 byte(s) @ 0x00007ffdaaf6f8e8 by PC 0x0000000000401012\n"
+    "------------------------------------------------------------\n"
+    "           5           1:     3264605 <marker: timestamp 13312570674112282>\n"
+    "           6           2:     3264605 ifetch       3 byte(s) @ 0x0000000000401020 non-branch\n"
+    "           7           2:     3264605 read         4 byte(s) @ 0x00007ffdaaf6f8ec by PC 0x0000000000401020\n"
+    "           8           2:     3264605 pref-r-L1    1 byte(s) @ 0x00007ffdaaf6f900 by PC 0x0000000000401020\n";
+const std::string kViewEnd =
+    "           9           2:     3264605 <thread 3264605 exited>\n"
+    "View tool results:\n"
+    "              2 : total instructions\n";
+
+TEST_F(Import, DrmemtracesReadsAndWrites) {
+  const Whole trace = drmemtrace(kView + kViewEnd);
+  EXPECT_EQ(trace.error, "");
+  EXPECT_EQ(trace.header.processors, 2u);
+  ASSERT_EQ(trace.references.size(), 2u);
+  EXPECT_TRUE(same(trace.references[0],
+                   {.address = 0x7ffdaaf6f8e8, .site = 1, .processor = 0, .access = Access::kWrite, .size = 8}));
+  EXPECT_TRUE(same(trace.references[1],
+                   {.address = 0x7ffdaaf6f8ec, .site = 2, .processor = 1, .access = Access::kRead, .size = 4}));
+  EXPECT_EQ(trace.header.sites.at(1).function, "0x401012");
+  ASSERT_EQ(trace.events.size(), 2u);
+  for (unsigned p = 0; p < 2; ++p) {
+    EXPECT_EQ(trace.events[p].kind, EventKind::kPrivate);
+    EXPECT_EQ(trace.events[p].processor, p);
+    EXPECT_EQ(trace.events[p].value, 1u);
+  }
+  EXPECT_TRUE(drmemtrace(kView + kViewEnd, {.count_instructions = false}).events.empty());
+}
+
+TEST_F(Import, DrmemtraceThatIsCutOffOrForeignIsRefused) {
+  // Wherever a text is cut, it is an error, and what came before is good.
+  const std::string whole = kView + kViewEnd;
+  const size_t end = whole.find("View tool results:");
+  for (size_t length = 0; length < end; ++length) {
+    const Whole trace = drmemtrace(whole.substr(0, length));
+    EXPECT_THAT(trace.error, HasSubstr("text, line ")) << length;
+    EXPECT_THAT(trace.error, HasSubstr("(the line begins at byte ")) << length;
+    EXPECT_LE(trace.references.size(), 2u);
+  }
+  EXPECT_THAT(drmemtrace(whole.substr(0, end)).error, HasSubstr("ends before 'View tool results:': it is cut off"));
+  EXPECT_THAT(drmemtrace("I  10,1\n L 20,4\n").error, HasSubstr("there is no 'Output format:'"));
+  for (const std::string bad :
+       {"           9           2     3264605 read         4 byte(s) @ 0x10 by PC 0x20",
+        "           9           2:     3264605 read         4 byte(s) @ 0x10",
+        "           9           2:     3264605 read         4 byte(s) @ 0xzz by PC 0x20",
+        "           9           2:     3264605 read         4 byte(s) @ 0x10 by PC 0x20 more",
+        "           9           2:     3264605 fetch        4 byte(s) @ 0x10 by PC 0x20",
+        "           9           2:     3264605                                  00", "T1 read 4 byte(s)"}) {
+    const Whole trace = drmemtrace(kView + bad + "\n" + kViewEnd);
+    EXPECT_THAT(trace.error, HasSubstr("text, line 15: '")) << bad;
+    EXPECT_THAT(trace.error, HasSubstr("is not a line of drmemtrace's view")) << bad;
+    EXPECT_THAT(trace.error, HasSubstr(fmt::format("(the line begins at byte {})", kView.size()))) << bad;
+    EXPECT_EQ(trace.references.size(), 2u) << bad;
+  }
+}
+
+TEST_F(Import, PerfsLoadsAndStores) {
+  const Whole trace = perf(
+      "# captured on    : Sat Nov 28\n"
+      " 1234  3678.072400: cpu/mem-loads,ldlat=30/P:     7f0e8c0008c0 10668100842 |OP LOAD|LVL L3 or L3 hit|SNP None|TLB L1 "
+      "or L2 hit|LCK No|BLK  N/A      55d0a1b2c3d4 add\n"
+      "          my prog 1230/1235  [011]  3678.072500:          1            l1d-miss:       7f0e8c0008c8 288100144 |OP "
+      "STORE|LVL L1 hit|SNP None|TLB Walker hit|LCK No|BLK  N/A|AFF N/A 55d0a1b2c3e0 operator new(unsigned long)\n"
+      " 1234  3678.072600: cpu/mem-loads,ldlat=30/P:                0 0000000808 |OP PFETCH|LVL N/A|SNP N/A|TLB N/A|LCK N/A "
+      "     55d0a1b2c3d4 worker\n"
+      " 1236  3678.072700: cpu/mem-stores/P:     7f0e8c0008c0 5080144 |OP STORE|LVL L1 hit|SNP N/A|TLB L2 miss|LCK Yes      "
+      "55d0a1b2c400 [unknown]\n");
+  EXPECT_EQ(trace.error, "");
+  EXPECT_EQ(trace.header.processors, 3u);
+  ASSERT_EQ(trace.references.size(), 3u);
+  EXPECT_TRUE(same(trace.references[0],
+                   {.address = 0x7f0e8c0008c0, .site = 1, .processor = 0, .access = Access::kRead, .size = 1}));
+  EXPECT_TRUE(same(trace.references[1],
+                   {.address = 0x7f0e8c0008c8, .site = 2, .processor = 1, .access = Access::kWrite, .size = 1}));
+  EXPECT_TRUE(same(trace.references[2],
+                   {.address = 0x7f0e8c0008c0, .site = 3, .processor = 2, .access = Access::kWrite, .size = 1}));
+  EXPECT_EQ(trace.header.sites.at(1).function, "add");
+  EXPECT_EQ(trace.header.sites.at(2).function, "operator new(unsigned long)");
+  EXPECT_EQ(trace.header.sites.at(3).function, "0x55d0a1b2c400");
+}
+
+TEST_F(Import, PerfNamesTheBadLine) {
+  const std::string good =
+      "1 3.5: mem-loads: 10 5080142 |OP LOAD|LVL L1 hit|SNP None|TLB L1 or L2 hit|LCK No 400100 main\n";
+  const std::pair<const char*, const char*> cases[] = {
+      {"hello", "is not a memory sample"},
+      {"1 3.5: mem-loads: 10", "is not a memory sample"},
+      {"1 3.5: mem-loads: 10 400100 main", "is not a memory sample"},
+      {"1 3.5 mem-loads: 10 5080142 |OP LOAD|LCK No 400100 main", "is not a memory sample"},
+      {"main 3.5: mem-loads: 10 5080142 |OP LOAD|LCK No 400100 main", "is not a memory sample"},
+      {"1 3.5: mem-loads 10 5080142 |OP LOAD|LCK No 400100 main", "is not a memory sample"},
+      {"1 3.5: mem-loads: xyz 5080142 |OP LOAD|LCK No 400100 main", "is not a memory sample"},
+      {"1 3.5: mem-loads: 10 5080142 |OP LOAD|LCK No", "is not a memory sample"},
+      {"1 3.5: mem-loads: 10 5080142 |OP LOAD|LCK No 57 400100 main", "is not a memory sample"},
+      {"1 3.5: mem-loads: 10 5080142 |OP LOAD|LCK No 57 55d0a1b2c3d4 main", "printed by perf script -F tid,time"}};
+  for (const auto& [line, sentence] : cases) {
+    const Whole trace = perf(good + line + "\n" + good);
+    EXPECT_THAT(trace.error, HasSubstr(sentence)) << line;
+    EXPECT_THAT(trace.error, HasSubstr("text, line 2: ")) << line;
+    EXPECT_THAT(trace.error, HasSubstr(fmt::format("(the line begins at byte {})", good.size()))) << line;
+    EXPECT_EQ(trace.references.size(), 1u) << line;
+  }
+  // perf ends every line: what ends inside of one is cut off.
+  for (size_t length = 1; length < good.size(); ++length)
+    EXPECT_THAT(perf(good + good.substr(0, length)).error, HasSubstr("has no end: the text is cut off")) << length;
+  EXPECT_THAT(perf("# nothing\n").error, HasSubstr("without a single sample"));
 }
 
 TEST_F(Import, ManyLinesInManyBatches) {

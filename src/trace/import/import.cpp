@@ -50,8 +50,10 @@ Result<bool> TextSource::read_line(std::string_view& text) {
     if (newline != nullptr || (at_end_ && begin_ != end_)) {
       const char* const to = newline != nullptr ? newline : buffer_.data() + end_;
       text = {from, static_cast<size_t>(to - from)};
-      const size_t used = text.size() + (newline != nullptr ? 1 : 0);
+      is_cut_ = newline == nullptr;
+      const size_t used = text.size() + (is_cut_ ? 0 : 1);
       begin_ += used;
+      line_begins_ = bytes_read_;
       bytes_read_ += used;
       ++line_number_;
       if (text.ends_with('\r')) text.remove_suffix(1);

@@ -1,6 +1,6 @@
 // These are traces that other tools wrote as text, as sources. Nothing is kept in memory but a batch and the names.
 //
-// Errors name the file and the line. They come after all references and events before that line have been delivered.
+// Errors name the file, the line, and the byte at which that begins. They come after all references and events before that line have been delivered.
 // header() grows while the text is read: its processors, sites and names are complete for every batch that next() has
 // returned.
 #pragma once
@@ -17,7 +17,8 @@ namespace multigrain::trace {
 struct ImportOptions {
   // A processor from this number on is an error; 0: there are as many as the text has.
   unsigned processors = 0;
-  // This says whether instruction fetches of Lackey become counts of private references. They are ignored otherwise.
+  // This says whether instruction fetches of Lackey and of drmemtrace become counts of private references. They are ignored
+  // otherwise.
   bool count_instructions = true;
 };
 
@@ -47,5 +48,18 @@ Result<std::unique_ptr<ImportSource>> open_lackey(const std::string& path, Impor
 // Fields may be quoted ("a, b"; "" for a quote). Empty lines and lines that begin with # are skipped. The path "-" is
 // standard input.
 Result<std::unique_ptr<ImportSource>> open_csv(const std::string& path, ImportOptions options = {});
+
+// Reads what DynamoRIO's tool `view` printed of a drmemtrace trace (`drrun -t drmemtrace -indir DIRECTORY -tool view`, which
+// writes to standard error): lines "RECORD INSTRUCTION: THREAD DETAILS" between "Output format:" and "View tool results:". Threads are
+// processors in the order in which they appear. A site is the address of the instruction ("0x401136"). Markers, prefetches and
+// flushes are skipped. A text without its end, or with a line that `view` does not print, is an error. "-" is standard input.
+Result<std::unique_ptr<ImportSource>> open_drmemtrace(const std::string& path, ImportOptions options = {});
+
+// Reads memory samples of `perf mem record` as `perf script -F tid,time,event,addr,data_src,ip,sym` prints them, a line each, in
+// the order of time; the fields comm, pid and cpu may be there as well. Threads are processors in the order in which they
+// appear. A sample is a reference to one byte, because it says no more. Prefetches and other operations than loads and stores are
+// skipped. Lines that begin with # are skipped. What was not sampled is missing, so this tells who uses which memory, and not what
+// a placement costs. A text whose last line has no end is an error. "-" is standard input.
+Result<std::unique_ptr<ImportSource>> open_perf(const std::string& path, ImportOptions options = {});
 
 }  // namespace multigrain::trace

@@ -30,11 +30,14 @@ class TextSource : public ImportSource {
   // The text has ended. This may add events.
   virtual Status finish() = 0;
 
-  // Returns an error on the current line.
+  // Returns an error on the current line, with the place where that begins.
   template <typename... Args>
   Status bad(fmt::format_string<Args...> format, Args&&... args) const {
-    return fail("{}, line {}: {}", path_, line_number_, fmt::format(format, std::forward<Args>(args)...));
+    return fail("{}, line {}: {} (the line begins at byte {})", path_, line_number_,
+                fmt::format(format, std::forward<Args>(args)...), line_begins_);
   }
+  // Returns whether the current line ends with the text, and not with a newline.
+  [[nodiscard]] bool is_cut() const { return is_cut_; }
   // Adds a reference of any size.
   Status add(uint64_t processor, uint64_t address, uint64_t size, Access access, SiteId site);
   // Adds an event at the current position.
@@ -57,7 +60,8 @@ class TextSource : public ImportSource {
   bool at_end_ = false;         // the file has ended
   bool finished_ = false;
   uint64_t bytes_read_ = 0, bytes_total_ = 0;
-  uint64_t line_number_ = 0;
+  uint64_t line_number_ = 0, line_begins_ = 0;
+  bool is_cut_ = false;
   std::string failure_;
 
   uint64_t first_ = 0;
