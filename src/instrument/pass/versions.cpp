@@ -28,8 +28,6 @@ using namespace llvm;
 
 namespace {
 
-// Two objects make four versions.
-constexpr unsigned kMostObjects = 2;
 constexpr unsigned kLargestLoop = 100;       // instructions
 constexpr unsigned kMostInFunction = 2'000;  // added instructions
 // The rough costs of checks: a store's check is some instructions and a look at a table, a load's is a comparison.
@@ -62,7 +60,7 @@ class Versions {
   Versions(Function& function, LoopInfo& loops, DominatorTree& dominators)
       : function_(function), loops_(loops), dominators_(dominators) {}
 
-  // Makes the versions of one loop. Returns how many instructions were added.
+  // Makes a second version of one loop, if it is worth it. Returns how many instructions were added.
   unsigned make(Loop& loop) {
     unsigned size = 0;
     MapVector<Value*, unsigned> costs;
@@ -75,28 +73,17 @@ class Versions {
         if (Value* const object = object_outside(access->pointer, loop)) costs[object] += access->cost;
       }
     }
-    auto worth = costs.takeVector();
-    erase_if(worth, [](const auto& each) { return each.second < kWorth; });
-    if (worth.empty()) return 0;
-    // The objects whose checks cost most are chosen, and of equals the one that the loop uses first. std::stable_sort
-    // is not used, because GCC 12's calls a function that C++17 deprecates, and Clang warns of that.
-    const size_t chosen = std::min<size_t>(worth.size(), kMostObjects);
-    for (auto* next = worth.begin(); next != worth.begin() + chosen; ++next) {
-      auto* const dearest = std::max_element(next, worth.end(), less_second());
-      std::rotate(next, dearest, dearest + 1);
-    }
-    worth.truncate(chosen);
-    SmallVector<Loop*, 4> versions = {&loop};
-    for (const auto& [object, cost] : worth) {
-      SmallVector<Loop*, 4> copies;
-      for (Loop* version : versions) copies.push_back(copy_for_private(*version, *object));
-      versions.append(copies);
-    }
-    return size * static_cast<unsigned>(versions.size() - 1);
+    // Only the object whose checks cost most is found out about, and of equals the one that the loop uses first. Versions
+    // for a second one would double the code, for a comparison at each of its loads, and a test before each of its stores that
+    // is the same in every iteration.
+    auto* const dearest = std::max_element(costs.begin(), costs.end(), less_second());
+    if (dearest == costs.end() || dearest->second < kWorth) return 0;
+    copy_for_private(loop, *dearest->first);
+    return size;
   }
 
  private:
-  Loop* copy_for_private(Loop& loop, Value& object) {
+  void copy_for_private(Loop& loop, Value& object) {
     BasicBlock* const before = loop.getLoopPreheader();
     SmallVector<BasicBlock*, 4> exits;
     loop.getUniqueExitBlocks(exits);
@@ -125,7 +112,6 @@ class Versions {
     dominators_.recalculate(function_);  // the blocks in which both loops' exits meet have new dominators, too
     mark(*copy, object, kPrivateMark);
     mark(loop, object, kSharedMark);
-    return copy;
   }
 
   // Marks all values from outside by which the loop gets to the object.
