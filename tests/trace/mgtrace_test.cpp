@@ -64,7 +64,8 @@ TEST_F(Mgtrace, ImportsAndInforms) {
   spill(directory_ / "b.csv", "processor,access,address\n0,r,8\n0,r,oops\n");
   const Run bad = run("import b.csv -o b.mgt");
   EXPECT_EQ(bad.status, 2);
-  EXPECT_EQ(bad.text, "mgtrace: b.csv, line 3: the address 'oops' is not a whole number (the line begins at byte 31)\n");
+  EXPECT_EQ(bad.text,
+            "mgtrace: b.csv, line 3: the address 'oops' is not a whole number (the line begins at byte 31)\n");
   EXPECT_THAT(directory_.names(), ElementsAre("a.csv", "a.mgt", "b.csv"));
 }
 
