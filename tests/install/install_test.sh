@@ -11,6 +11,7 @@ prefix=$work/prefix
 # The tree is moved afterwards: nothing in it may depend on where it was installed.
 cmake --install "$build" --prefix "$work/first" > "$work/install.log" || { cat "$work/install.log"; exit 1; }
 mv "$work/first" "$prefix"
+python3 -B "$source/tests/install/debian_test.py" "$source" "$prefix"
 
 fail() { echo "install test: $*" >&2; exit 1; }
 expect() {

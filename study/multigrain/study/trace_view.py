@@ -136,12 +136,16 @@ def cost_axis(title: str, values: Iterable[float]) -> dict[str, Any]:
     """Logarithmic, with as many labels as its decades leave room for."""
     positive = [value for value in values if value > 0] or [1.0]
     decades = log10(max(positive) / min(positive))
-    axis = {
+    axis: dict[str, Any] = {
         "type": "log",
         "title": {"text": title},
         "dtick": 1 if decades > 2 else "D2" if decades > 0.7 else "D1",
-        "minor": {"ticks": "outside", "dtick": "D1"},
     }
+    # Plotly has minor ticks from 5.8 on, and Debian 12 has 5.4.
+    import plotly.graph_objects as graph
+
+    if "minor" in graph.layout.YAxis():
+        axis["minor"] = {"ticks": "outside", "dtick": "D1"}
     if min(positive) > 1e-3:
         axis["tickformat"] = ",~r"
     return axis
