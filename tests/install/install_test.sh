@@ -58,6 +58,12 @@ for lto in OFF ON; do
   done
 done
 
+# Nor do the compilers use the source tree's headers, if their own are gone.
+mv "$prefix/include" "$work/include"
+! "$prefix/bin/mgcc" -c "$consumer/first.c" -o "$work/first.o" 2> "$work/log" || fail "mgcc has found headers that are not installed"
+grep -q 'multigrain/multigrain.h' "$work/log" || { cat "$work/log"; fail "mgcc does not say that its headers are missing"; }
+mv "$work/include" "$prefix/include"
+
 expect "machines" "alewife" bash -c '"$1" --machine list | grep -o "^alewife"' - "$mgrun"
 [[ $("$mgrun" --machine list) == *"$prefix/share/multigrain/machines"* ]] || fail "the machines listed are not the installed ones"
 [[ $("$mgrun" --version) == "mgrun (Multigrain) $(pkg-config --modversion multigrain)" ]] || fail "versions differ"

@@ -1,8 +1,10 @@
 """Wire-up and start under Open MPI's and MPICH's mpirun, and under the real Slurm (in one machine, without systemd)."""
 
 import os
+import pathlib
 import re
 import subprocess
+import tempfile
 import time
 import unittest
 
@@ -136,6 +138,20 @@ class SlurmPmi2(Starts, SlurmLauncher, unittest.TestCase):
 
 class SlurmPmix(Starts, SlurmLauncher, unittest.TestCase):
     wireup = "pmix"
+
+    def test_the_example_for_sbatch(self):
+        script = os.path.join(os.path.dirname(__file__), "..", "..", "examples", "slurm", "digits.sbatch")
+        with tempfile.TemporaryDirectory() as folder:
+            digits = pathlib.Path(folder, "digits")
+            digits.write_text(f"#!/bin/sh\nexec '{PROGRAM}'\n", encoding="utf-8")
+            digits.chmod(0o755)
+            # This Slurm has fewer nodes and cores than the script asks for.
+            result = subprocess.run([slurm.find("sbatch"), "-Q", "-W", "--nodes=2", "--cpus-per-task=1", os.path.abspath(script)],
+                                    env=self.environment(), text=True, cwd=folder, capture_output=True,
+                                    timeout=TIMEOUT_S, check=False)
+            output = "".join(path.read_text(encoding="utf-8") for path in pathlib.Path(folder).glob("digits-*.out"))
+        self.assertEqual(result.returncode, 0, result.stderr + output)
+        self.assertEqual(output.count(" of 2 by pmix "), 2, output)
 
 
 if __name__ == "__main__":

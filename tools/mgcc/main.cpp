@@ -128,8 +128,12 @@ Result<Places> find_places() {
   const auto library = find_beside_executable({"../" MULTIGRAIN_LIBDIR, "../lib"}, {"libmultigrain.so"});
   if (!library) return tl::unexpected(library.error());
   places.library = *library;
-  // mgcc in the build tree uses the headers of the source tree.
+  // In the build tree the headers are the source tree's, on which no installation may depend.
   const auto includes = find_beside_executable({"../" MULTIGRAIN_INCLUDEDIR}, {"multigrain/multigrain.h"});
+  std::error_code ignored;
+  const auto own = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
+  if (!includes && !std::filesystem::equivalent(own, MULTIGRAIN_BUILD_BIN, ignored))
+    return tl::unexpected(includes.error());
   places.includes = includes ? includes->string() : MULTIGRAIN_SOURCE_INCLUDES;
   return places;
 }

@@ -17,6 +17,7 @@ from multigrain.study.trace_view import (
     arms_on_log_axis,
     beside,
     cost_axis,
+    known_to,
     largest,
     percentage,
     site_html,
@@ -228,8 +229,8 @@ class CostSections(TraceView):
                     stackgroup="cost",
                     line={"width": 0.7, "color": INK},
                     fillcolor=color,
-                    fillpattern=pattern_of(pattern, color),
                     hovertemplate="%{y:.4g}",
+                    **known_to(graph.Scatter, fillpattern=pattern_of(pattern, color)),
                 )
             )
         traces.append(

@@ -132,6 +132,13 @@ def size_axis(sizes: Sequence[int]) -> dict[str, Any]:
     }
 
 
+def known_to(kind: type[Any], **properties: Any) -> dict[str, Any]:
+    """Those of the properties that this Plotly has for the kind of object: Debian 12's, 5.4, has neither minor ticks of axes
+    nor patterns of areas."""
+    new = kind()
+    return {name: value for name, value in properties.items() if name in new}
+
+
 def cost_axis(title: str, values: Iterable[float]) -> dict[str, Any]:
     """Logarithmic, with as many labels as its decades leave room for."""
     positive = [value for value in values if value > 0] or [1.0]
@@ -141,11 +148,9 @@ def cost_axis(title: str, values: Iterable[float]) -> dict[str, Any]:
         "title": {"text": title},
         "dtick": 1 if decades > 2 else "D2" if decades > 0.7 else "D1",
     }
-    # Plotly has minor ticks from 5.8 on, and Debian 12 has 5.4.
     import plotly.graph_objects as graph
 
-    if "minor" in graph.layout.YAxis():
-        axis["minor"] = {"ticks": "outside", "dtick": "D1"}
+    axis |= known_to(graph.layout.YAxis, minor={"ticks": "outside", "dtick": "D1"})
     if min(positive) > 1e-3:
         axis["tickformat"] = ",~r"
     return axis
