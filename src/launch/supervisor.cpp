@@ -21,6 +21,10 @@ namespace {
 // impatience.
 constexpr std::chrono::milliseconds kOfTheGroup{1000};
 constexpr std::chrono::milliseconds kOfANode{10000};
+// What keeps one node from starting mostly keeps all of them, and each says so itself. So the end of a node that could not start
+// waits so long for that of node 0, which is then the run's.
+constexpr std::chrono::milliseconds kOfRefusals{300};
+constexpr int kCannotStart = 2;  // the status that the runtime gives such a node
 
 const char* reason_of(const NodeEnd& end) {
   if (!WIFSIGNALED(end.status)) return "";
@@ -93,8 +97,10 @@ void Supervisor::node_ended(const NodeEnd& end) {
   // which the runtime may have given it because it has lost another node.
   const bool own_reason = WIFSIGNALED(end.status) ||
                           (end.node == NodeId(0) && WEXITSTATUS(end.status) != 1 && WEXITSTATUS(end.status) != 2);
-  if (phase_ == Phase::kRunning && rules_.patience.count() != 0 && !own_reason) {
-    if (pending_.empty()) pending_until_ = Clock::now() + rules_.patience;
+  const bool refused = end.node != NodeId(0) && WIFEXITED(end.status) && WEXITSTATUS(end.status) == kCannotStart;
+  const std::chrono::milliseconds patience = refused ? std::max(rules_.patience, kOfRefusals) : rules_.patience;
+  if (phase_ == Phase::kRunning && patience.count() != 0 && !own_reason) {
+    if (pending_.empty()) pending_until_ = Clock::now() + patience;
     pending_.push_back(end);
     return;
   }

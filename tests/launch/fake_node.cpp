@@ -61,6 +61,16 @@ int main(int argc, char** argv) {
     sleep(60);
     return 4;
   }
+  if (mode == "refuse") {
+    // Neither node can start; node 1 is the first to find out.
+    if (node == 0) {
+      while (header.node[1].pid == 0) nap();
+      pollfd gone{static_cast<int>(syscall(SYS_pidfd_open, header.node[1].pid.load(), 0)), POLLIN, 0};
+      if (gone.fd >= 0) poll(&gone, 1, -1);
+      usleep(50'000);
+    }
+    return 2;
+  }
   if (mode == "end") {
     // Node 0 fails for a reason of its own; node 1 exits when node 0 is gone, as the runtime does.
     while (header.node[1 - node].pid == 0) nap();
