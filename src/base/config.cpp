@@ -358,6 +358,10 @@ Status validate(const Config& config) {
         "too (--perturb or MULTIGRAIN_PERTURB)");
   if (config.races)
     if (Status races = validate_races(config); !races) return races;
+  if (config.check && config.clock != ClockKind::kWall)
+    return fail(
+        "--check and virtual time exclude each other: the emulated machine would pay for what is looked at (--clock or "
+        "MULTIGRAIN_CLOCK)");
   if (config.home == HomePolicy::kNode)
     return fail("the default home is one node; it must be auto, interleaved, blocked or first-touch (MULTIGRAIN_HOME)");
   if (config.node.value >= config.nodes)

@@ -209,7 +209,9 @@ constexpr Setting kSettings[] = {
      "name data races between nodes, under hlrc: both accesses, with their lines; the exit status is then 66, if the "
      "program's is 0"},
     {"MULTIGRAIN_CHECK", Scope::kRun, whole<&Config::check, 0, 1>, "--check", nullptr,
-     "name mistakes in porting: globals that another node than 0 writes, processors that are never started"},
+     "name mistakes: blocks of mg_alloc written beyond their end or after mg_free, locks taken in orders that can end in a "
+     "deadlock or not let go, globals that another node than 0 writes, processors that are never started; the exit status is "
+     "then 66, if the program's is 0"},
     // A launcher sets these for each node.
     {"MULTIGRAIN_WIREUP", Scope::kNode, parsed<&Config::wireup, parse_text>},
     {"MULTIGRAIN_NODE", Scope::kNode, read_node},

@@ -249,6 +249,8 @@ Result<std::vector<std::string>> program_of(std::vector<std::string> words) {
 Status apply_to_binary(LaunchOptions& options) {
   if (options.config.races)
     return fail("--races is for programs that are linked with Multigrain, and excludes --binary");
+  if (options.config.check)
+    return fail("--check is for programs that are linked with Multigrain, and excludes --binary");
   if (is_alone(options)) return {};
   const auto give = [&options](const char* name, const char* value) {
     std::erase_if(options.environment, [name](const auto& one) { return one.first == name; });

@@ -1,5 +1,5 @@
-// What of --races needs libraries that most runs do without: Zydis, to decode instructions, and libdw, to name functions
-// and lines. It is a module (fabric/module.h), which a run with --races loads.
+// What of --races and --check needs libraries that most runs do without: Zydis, to decode instructions, and libdw, to name
+// functions and lines. It is a module (fabric/module.h), which such runs load.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +22,8 @@ class Places {
   // Returns, for instance, "byte 16 of a block of 4096 bytes at 0x200000001000, allocated by node 0 at a.c:7", or nothing
   // if no block is known there.
   virtual std::string block(uint64_t address) = 0;
+  // Returns the line where an object of synchronisation was made, by its handle, or nothing if that is not known.
+  virtual std::string made(uint64_t handle) = 0;
 };
 
 struct Module {

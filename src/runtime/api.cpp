@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "check/checker.h"
 #include "coherence/hazard_slots.h"
 #include "instrument/abi.h"
 #include "instrument/runtime/hazards.h"
@@ -14,6 +15,7 @@
 #include "runtime/allocation.h"
 #include "runtime/lock_mistakes.h"
 #include "runtime/node.h"
+#include "runtime/private/private_heap.h"
 #include "runtime/running.h"
 #include "runtime/stacks.h"
 #include "status/node_status.h"
@@ -179,12 +181,20 @@ void refuse_lock_twice(mg_lock_t lock, const void* site) {
     multigrain::die_of_lock_twice(lock, site, taken);
 }
 
+// Under --check: notes in which order the processor takes locks.
+[[gnu::noinline]] void check_order(mg_lock_t lock, const void* site) {
+  const multigrain::BootHeapScope boot;
+  multigrain::check::g_checker->wants(lock, site);
+}
+
 // Locks and unlocks are what programs call most often. On the wall clock they test once whether time is virtual.
 template <bool kInVirtualTime>
 [[gnu::always_inline]] inline void lock_as(mg_lock_t lock, const void* site) {
   const ClearedHazards closed;
   multigrain::note_call_site(site);
   refuse_lock_twice(lock, site);
+  if (multigrain::check::g_checker != nullptr) [[unlikely]]
+    check_order(lock, site);
   node("mg_lock").sync().lock_as<kInVirtualTime>(SyncId(lock));
   multigrain::note_taken(lock, site);
 }
@@ -294,7 +304,8 @@ void* mg_alloc(size_t size, const mg_alloc_options* options) {
     errno = EINVAL;
     return nullptr;
   }
-  const auto block = multigrain::allocate(self, size, alignment, *placement, multigrain::Contents::kZero);
+  const auto block = multigrain::allocate(self, size, alignment, *placement, multigrain::Contents::kZero,
+                                          reinterpret_cast<uint64_t>(MG_CALL_SITE));
   if (!block) {
     fail_with(0, "mg_alloc: " + block.error().message);
     errno = block.error().code;
@@ -308,10 +319,15 @@ void mg_free(void* block) {
   const RuntimeCall runtime(Category::kProtocol);
   if (block == nullptr) return;
   Node& self = node("mg_free");
+  if (multigrain::check::g_checker != nullptr) [[unlikely]] {
+    // Mistakes are findings, and the run goes on.
+    static_cast<void>(multigrain::release(self, block, reinterpret_cast<uint64_t>(MG_CALL_SITE)));
+    return;
+  }
   // This is noted before the block is freed, because the block's next user may be there at once.
   const auto address = reinterpret_cast<uint64_t>(block);
   const uint64_t freed_before = multigrain::note_freed(address, reinterpret_cast<uint64_t>(MG_CALL_SITE));
-  if (const auto freed = multigrain::release(self, block); !freed) {
+  if (const auto freed = multigrain::release(self, block, reinterpret_cast<uint64_t>(MG_CALL_SITE)); !freed) {
     multigrain::note_freed(address, freed_before);
     std::fprintf(stderr, "multigrain: node %u: mg_free: %s\n", mg_node(), freed.error().message.c_str());
     multigrain::CrashRecord& crash = multigrain::node_status()->crash;
@@ -384,7 +400,12 @@ void mg_barrier_destroy(mg_barrier_t barrier) {
 }
 void mg_barrier(mg_barrier_t barrier) {
   const RuntimeCall runtime(Category::kBarrier);
-  const WaitingCall call(Call::kBarrier, barrier, MG_CALL_SITE);
+  const void* const site = MG_CALL_SITE;
+  const WaitingCall call(Call::kBarrier, barrier, site);
+  if (multigrain::check::g_checker != nullptr) [[unlikely]] {
+    const multigrain::BootHeapScope boot;
+    multigrain::check::g_checker->at_barrier(site);
+  }
   node("mg_barrier").sync().barrier(SyncId(barrier));
 }
 
@@ -402,6 +423,8 @@ void mg_cond_wait(mg_cond_t cond, mg_lock_t lock) {
   multigrain::Sync& sync = node("mg_cond_wait").sync();
   const uint64_t taken = multigrain::taken_at(lock);
   const bool was_held = multigrain::note_let_go(lock);
+  if (multigrain::check::g_checker != nullptr) [[unlikely]]
+    check_order(lock, MG_CALL_SITE);
   sync.cond_wait(SyncId(cond), SyncId(lock));
   if (was_held) multigrain::note_taken(lock, reinterpret_cast<const void*>(taken));
 }

@@ -151,8 +151,8 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   // statistics were lost, which the user has been told.
   [[nodiscard]] bool finish(int status);
 
-  // Returns the exit status of a run whose program returns 0: under --races another one than 0, if a race was found. After
-  // finish().
+  // Returns the exit status of a run whose program returns 0: under --races and --check another one than 0, if something was
+  // found. After finish().
   [[nodiscard]] int status_of_success() const;
 
   // Returns the name of a message's type in reports, or nullptr.

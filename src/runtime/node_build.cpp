@@ -24,6 +24,7 @@
 #include "instrument/runtime/installed_protocol.h"
 #include "memory/open_rights.h"
 #include "profile/virtual_time.h"
+#include "runtime/allocation.h"
 #include "runtime/counted_program.h"
 #include "runtime/environment.h"
 #include "runtime/fault_entry.h"
@@ -71,6 +72,8 @@ Status Node::build() {
   heap_ = std::make_unique<SharedHeap>(*fabric_, wait_, region_->base(), region_->size(), config_.page_size, &*region_);
 
   if (Status built = build_protocols(); !built) return built;
+  if (config_.check)
+    if (Status started = start_check(*this); !started) return started;
 
   // Processors of one node need no words that other nodes can reach: an uncontended lock is then one atomic, and so is its
   // unlock. In virtual time, and where the locks inside a node are chosen, runs of one node are compared with runs of

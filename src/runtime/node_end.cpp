@@ -11,8 +11,10 @@
 #include <cstdlib>
 
 #include "base/lock_guard.h"
+#include "check/checker.h"
 #include "emulation/ordered_execution.h"
 #include "profile/virtual_time.h"
+#include "runtime/allocation.h"
 #include "runtime/interpose/threads.h"
 #include "runtime/message_types.h"
 #include "runtime/node.h"
@@ -44,6 +46,7 @@ void Node::tell_never_started_processors() const {
   const bool has_own_threads = idle.size() + 1 == config_.processors() && counted_threads() != 0;
   if (idle.empty() || !(has_own_threads || config_.check)) return;
   std::fprintf(stderr, "multigrain: %s\n", tell_never_started(idle).c_str());
+  if (check::g_checker != nullptr) check::g_checker->findings().count();
 }
 
 void Node::note_order() {
@@ -82,6 +85,10 @@ bool Node::finish(int status) {
   if (virtual_time::is_counted() && measured_to_.load() == 0) mark_profiles(PhaseMark::kEnd);
   note_order();
   if (judge_ != nullptr) judge_->finish();
+  if (check::g_checker != nullptr) {
+    check::g_checker->at_exit();
+    look_at_blocks(*this);
+  }
   compare_clocks();
   MessageHeader header;
   header.type = runtime_message::kShutdown;
@@ -89,6 +96,7 @@ bool Node::finish(int status) {
     fabric_->send(NodeId(static_cast<uint16_t>(n)), header, SendContext::kOrdinary);
   wait_until(*fabric_, wait_, changed_, [this] { return reports_complete_.load() + 1 == config_.nodes; });
   if (status == 0 && hosted_ == nullptr) tell_never_started_processors();
+  if (check::g_checker != nullptr) check::g_checker->finish();
   const bool has_timeline = write_timeline();
   if (config_.stats == StatsFormat::kNone) return has_timeline;
   const std::vector<ThreadRow> own = report(reports_[0]);
@@ -101,8 +109,10 @@ bool Node::finish(int status) {
 
 int Node::status_of_success() const {
   // The same as under a thread sanitizer.
-  constexpr int kRaces = 66;
-  return judge_ != nullptr && judge_->has_found() ? kRaces : 0;
+  constexpr int kFound = 66;
+  const bool has_race = judge_ != nullptr && judge_->has_found();
+  const bool has_finding = check::g_checker != nullptr && check::g_checker->findings().any();
+  return has_race || has_finding ? kFound : 0;
 }
 
 namespace {
@@ -160,6 +170,10 @@ void Node::serve_until_the_end() {
   }
   if (events[1].revents != 0 || events[2].revents != 0) leave_the_run();
   processors_->tell_written_globals();
+  if (check::g_checker != nullptr) {
+    look_at_blocks(*this);
+    check::g_checker->send_lock_order();
+  }
   flush_output();
   send_timeline();
   send_costs();

@@ -12,6 +12,7 @@
 #include <span>
 
 #include "base/stack_text.h"
+#include "check/checker.h"
 #include "runtime/crash_record.h"
 #include "runtime/interpose/threads.h"
 #include "runtime/interpreter.h"
@@ -311,7 +312,10 @@ void Processors::tell_written_globals() {
   if (!written_) return;
   const BootHeapScope boot;
   const LockGuard one_at_a_time(telling_);
-  for (const std::string& sentence : written_->news()) std::fprintf(stderr, "multigrain: %s\n", sentence.c_str());
+  for (const std::string& sentence : written_->news()) {
+    std::fprintf(stderr, "multigrain: %s\n", sentence.c_str());
+    if (check::g_checker != nullptr) check::g_checker->findings().count();
+  }
 }
 
 // --- Spawn and join, on node 0

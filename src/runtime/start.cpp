@@ -23,7 +23,7 @@ void at_exit(int status, void*) {
   if (node == nullptr) return;
   const bool is_complete = node->finish(status);
   if (status != 0) return;
-  // The statistics that the user asked for are lost, or --races has found something. The C library goes on with what is
+  // The statistics that the user asked for are lost, or --races or --check has found something. The C library goes on with what is
   // left to do at the end, with this status.
   if (const int other = is_complete ? node->status_of_success() : 1; other != 0) std::exit(other);
 }

@@ -17,7 +17,11 @@
 namespace multigrain::threads {
 namespace {
 
+// The last caller of the thread for whom is_for() was asked, which is who allocates.
+[[gnu::tls_model("initial-exec")]] constinit thread_local const void* t_caller = nullptr;
+
 bool is_for(const void* caller) {
+  t_caller = caller;
   return in_program_code(caller) || in_cxx_library_code(caller);
 }
 
@@ -28,22 +32,23 @@ bool owns(const void* block) {
 
 void* allocate_block(size_t size, size_t alignment, bool zeroed) {
   Node& node = *Node::get();
-  const auto block = multigrain::allocate(node, size, alignment, node.default_placement(size, Grain::kPage),
-                                          zeroed ? Contents::kZero : Contents::kAny);
+  const auto block =
+      multigrain::allocate(node, size, alignment, node.default_placement(size, Grain::kPage),
+                           zeroed ? Contents::kZero : Contents::kAny, reinterpret_cast<uint64_t>(t_caller));
   if (block) return *block;
   errno = ENOMEM;
   return nullptr;
 }
 
 size_t usable_size(void* block) {
-  const auto size = Node::get()->heap().usable_size(block);
+  const auto size = multigrain::usable_size(*Node::get(), block);
   if (!size) panic("malloc_usable_size() of what malloc did not return; address:", reinterpret_cast<uintptr_t>(block));
   return *size;
 }
 
 void release_block(void* block) {
   const int saved = errno;
-  if (!multigrain::release(*Node::get(), block))
+  if (!multigrain::release(*Node::get(), block, 0))
     panic("free() or realloc() of a pointer that malloc did not return; address:", reinterpret_cast<uintptr_t>(block));
   errno = saved;
 }

@@ -65,7 +65,7 @@ Thread* thread_named(pthread_t name) {
 
 void give_back(Thread* thread) {
   mg_flag_destroy(thread->ended);
-  static_cast<void>(release(this_node(), thread));
+  static_cast<void>(release(this_node(), thread, 0));
 }
 
 // What the thread has printed is to be seen before what the threads that join it print.

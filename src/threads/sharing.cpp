@@ -51,7 +51,7 @@ SharedState* shared_state() {
 
 void* allocate_shared(size_t size) {
   Node& node = *Node::get();
-  const auto block = allocate(node, size, 0, node.default_placement(size, Grain::kPage), Contents::kZero);
+  const auto block = allocate(node, size, 0, node.default_placement(size, Grain::kPage), Contents::kZero, 0);
   return block ? *block : nullptr;
 }
 

@@ -17,6 +17,7 @@ class NumberedPlaces final : public Places {
   std::string instruction(uint64_t address) override { return fmt::format("line {}", address); }
   std::string call(uint64_t address) override { return fmt::format("call {}", address); }
   std::string block(uint64_t) override { return "byte 1 of a block"; }
+  std::string made(uint64_t) override { return {}; }
 };
 
 class Told : public testing::Test {

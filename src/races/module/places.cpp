@@ -24,6 +24,11 @@ class PlacesOfThisProcess final : public Places {
     return fmt::format("byte {} of {}", address - block->key,
                        describe_block(*block, [this](uint64_t site) { return symbols_.line_of_call(site); }));
   }
+  std::string made(uint64_t handle) override {
+    const std::array<const NodeStatus*, 1> nodes{&own_};
+    const auto origin = find_origin(nodes, handle);
+    return origin && origin->made != 0 ? symbols_.line_of_call(origin->made) : std::string();
+  }
 
  private:
   const NodeStatus& own_;

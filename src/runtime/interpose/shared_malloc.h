@@ -9,7 +9,7 @@ namespace multigrain {
 
 // The functions that give such memory. They have the semantics of the C library, errno included.
 struct SharedMalloc {
-  // Returns whether code at this address is to get shared memory. Async-signal-safe.
+  // Returns whether code at this address, which is about to allocate, is to get shared memory. Async-signal-safe.
   bool (*is_for)(const void* caller);
   // Returns whether the block came from `allocate`. Async-signal-safe.
   bool (*owns)(const void* block);

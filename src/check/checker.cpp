@@ -1,0 +1,149 @@
+#include "check/checker.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/lock_guard.h"
+#include "status/node_status.h"
+
+namespace multigrain::check {
+namespace {
+
+constexpr size_t kMostCycles = 20;
+
+uint32_t index_of(const ProcessorStatus& status) {
+  return static_cast<uint32_t>(&status - node_status()->processor);
+}
+uint32_t processor_of(const ProcessorStatus& status) {
+  return node_status()->first_processor + index_of(status);
+}
+
+std::vector<HeldLockPlace> held_by(const ProcessorStatus& status) {
+  std::vector<HeldLockPlace> held(std::min(status.held.load(std::memory_order_relaxed), ProcessorStatus::kMaxHeld));
+  for (size_t i = 0; i < held.size(); ++i)
+    held[i] = {.lock = status.locks[i].lock.load(std::memory_order_relaxed),
+               .site = status.locks[i].site.load(std::memory_order_relaxed)};
+  return held;
+}
+
+uint64_t number(const void* site) {
+  return reinterpret_cast<uint64_t>(site);
+}
+
+}  // namespace
+
+constinit Checker* g_checker = nullptr;
+
+Checker::Checker(Fabric& fabric, const MessageTypes& types, const races::Module& module, const SharedAccess& access)
+    : fabric_(fabric),
+      types_(types),
+      findings_(fabric, types.finding, module),
+      heap_(findings_, access),
+      recent_(std::make_unique<std::array<Recent, Config::kMaxProcessorsPerNode>>()) {
+  fabric.set_handler(
+      types.lock_edges, [](void* self, const Message& message) { static_cast<Checker*>(self)->take_edges(message); },
+      this);
+}
+
+void Checker::wants(uint64_t lock, const void* site) {
+  const ProcessorStatus* const status = this_status();
+  if (status == nullptr || status->held.load(std::memory_order_relaxed) == 0) return;
+  uint64_t hash = lock;
+  const uint32_t known = std::min(status->held.load(std::memory_order_relaxed), ProcessorStatus::kMaxHeld);
+  for (uint32_t i = 0; i < known; ++i)
+    hash = (hash ^ status->locks[i].lock.load(std::memory_order_relaxed)) * 0x9e3779b97f4a7c15u;
+  // Only this processor's thread uses the entry.
+  std::atomic<uint64_t>& recent = (*recent_)[index_of(*status)].hash[hash >> 56];
+  if (recent.load(std::memory_order_relaxed) == hash) return;
+  recent.store(hash, std::memory_order_relaxed);
+  const std::vector<HeldLockPlace> held = held_by(*status);
+  const LockGuard guard(lock_);
+  order_.note(held, {.lock = lock, .site = number(site)}, processor_of(*status));
+}
+
+void Checker::at_barrier(const void* site) {
+  const ProcessorStatus* const status = this_status();
+  if (status == nullptr || status->held.load(std::memory_order_relaxed) == 0) return;
+  for (const HeldLockPlace& held : held_by(*status)) {
+    {
+      const LockGuard guard(lock_);
+      if (!barriers_told_.insert({number(site), held.site}).second) continue;
+    }
+    findings_.add(
+        fmt::format("processor {} came to a barrier with a lock\n"
+                    "  the barrier: {}\n  {}, taken at {}\n"
+                    "  a processor that takes the lock before it comes to the barrier waits for ever",
+                    processor_of(*status), findings_.line_of(number(site)), findings_.lock_name(held.lock),
+                    findings_.line_of(held.site)));
+  }
+}
+
+void Checker::at_exit() {
+  const ProcessorStatus* const status = this_status();
+  if (status == nullptr) return;
+  for (const HeldLockPlace& held : held_by(*status))
+    findings_.add(fmt::format("the program ends while processor {} holds a lock\n  {}, taken at {}",
+                              processor_of(*status), findings_.lock_name(held.lock), findings_.line_of(held.site)));
+}
+
+void Checker::send_lock_order() {
+  constexpr size_t kRows = Fabric::kMaxPayload / sizeof(LockEdge);
+  std::vector<LockEdge> all;
+  MessageHeader header;
+  header.type = types_.lock_edges;
+  {
+    const LockGuard guard(lock_);
+    all = order_.edges();
+    header.word[0] = order_.lost();
+  }
+  std::span<const LockEdge> edges(all);
+  do {
+    const auto some = edges.first(std::min(edges.size(), kRows));
+    fabric_.send(NodeId(0), header, std::as_bytes(some), {}, SendContext::kOrdinary);
+    edges = edges.subspan(some.size());
+    header.word[0] = 0;
+  } while (!edges.empty());
+}
+
+void Checker::take_edges(const Message& message) {
+  if (message.payload.size() % sizeof(LockEdge) != 0)
+    panic("an order of locks that cannot be right, from node", message.from.value);
+  const LockGuard guard(others_lock_);
+  lost_edges_ += message.header.word[0];
+  const size_t before = edges_of_others_.size();
+  edges_of_others_.resize(before + message.payload.size() / sizeof(LockEdge));
+  if (!message.payload.empty()) std::memcpy(&edges_of_others_[before], message.payload.data(), message.payload.size());
+  for (size_t i = before; i < edges_of_others_.size(); ++i)
+    if (edges_of_others_[i].gates > LockEdge::kMostHeld)
+      panic("an order of locks that makes no sense, from node", message.from.value);
+}
+
+void Checker::tell(const LockCycle& cycle) {
+  std::string text = fmt::format("{} locks are taken in orders that can end in a deadlock", cycle.size());
+  for (const LockEdge& edge : cycle)
+    text += fmt::format("\n  processor {} wanted {} at {}\n    while it held {}, taken at {}", edge.processor,
+                        findings_.lock_name(edge.wanted.lock), findings_.line_of(edge.wanted.site),
+                        findings_.lock_name(edge.held.lock), findings_.line_of(edge.held.site));
+  findings_.add(text);
+}
+
+void Checker::finish() {
+  std::vector<LockEdge> all;
+  uint64_t lost = 0;
+  {
+    const LockGuard guard(lock_);
+    all = order_.edges();
+    lost = order_.lost();
+  }
+  {
+    const LockGuard guard(others_lock_);
+    all.insert(all.end(), edges_of_others_.begin(), edges_of_others_.end());
+    lost += lost_edges_;
+  }
+  for (const LockCycle& cycle : find_cycles(all, kMostCycles)) tell(cycle);
+  findings_.finish(lost);
+}
+
+}  // namespace multigrain::check
