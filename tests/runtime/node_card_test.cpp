@@ -92,7 +92,8 @@ TEST(NodeCard, EverySettingOfTheRunTravels) {
 
   adopt_settings(*card);
   // These exclude virtual time or HLRC, which others of them want.
-  for (const char* name : {"MULTIGRAIN_MACHINE", "MULTIGRAIN_SEED", "MULTIGRAIN_PERTURB", "MULTIGRAIN_POLICY"})
+  for (const char* name :
+       {"MULTIGRAIN_MACHINE", "MULTIGRAIN_SEED", "MULTIGRAIN_PERTURB", "MULTIGRAIN_POLICY", "MULTIGRAIN_CHECK"})
     unsetenv(name);
   const auto config = config_from_environment();
   for (const auto& [name, value] : chosen) unsetenv(name.c_str());
