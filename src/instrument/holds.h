@@ -1,8 +1,8 @@
 /* The entries of the runtime by which compiled code gets the right to store to several lines at once, beside those of
- * abi.h. Like those they keep registers. The memory must be shared, and `size`, in bytes, at most 64. They may wait for other
- * nodes and run message handlers meanwhile, unless their comments say that they do not; then every hazard that the caller has
- * published is cleared first. Where nodes take the lines from each other again and again, each waits before it asks again, each
- * time longer, and not as long as others. */
+ * abi.h, and by which it gives up such rights. Like those they keep registers. The memory must be shared, and `size`, in
+ * bytes, at most 64. They may wait for other nodes and run message handlers meanwhile, unless their comments say that they do
+ * not; then every hazard that the caller has published is cleared first. Where nodes take the lines from each other again and
+ * again, each waits before it asks again, each time longer, and not as long as others. */
 #ifndef MULTIGRAIN_INSTRUMENT_HOLDS_H
 #define MULTIGRAIN_INSTRUMENT_HOLDS_H
 
@@ -25,6 +25,8 @@ uint64_t __multigrain_hold_in_loop(const void* address, uint64_t size);
 /* Does the same if the memory is shared. Returns MG_FINE_NO_LOOP_HAZARD, with no hazard published, if it is private. No hazard
  * may be published when this is called. */
 uint64_t __multigrain_hold_again_in_loop(const void* address, uint64_t size);
+/* Clears the loop hazard, and then handles messages if any wait and no other hazard is published. */
+void __multigrain_clear_and_poll(void);
 
 #ifdef __cplusplus
 }

@@ -217,6 +217,7 @@ const std::array entries = {
     Entry{"hold_in_loop", code(&__multigrain_hold_in_loop), true, true},
     Entry{"hold_again_in_loop", code(&__multigrain_hold_again_in_loop), true, true},
     Entry{"check_in_loop", code(&__multigrain_check_in_loop), true, true, false},
+    Entry{"clear_and_poll", code(&__multigrain_clear_and_poll), false, false, false},
 };
 
 void expect_registers_kept(FakeLineProtocol& protocol, const Entry& entry, Vectors vectors, bool misses,
@@ -363,6 +364,29 @@ TEST(Trampolines, EveryLineOfARunIsLookedAt) {
       __multigrain_store(begin + missing, sizeof value, &value);
     }
   }).join();
+}
+
+// Messages are handled only when no hazard is left.
+TEST(Trampolines, TheLoopHazardIsClearedBeforeMessagesAreHandled) {
+  for (const bool has_messages : {false, true}) {
+    FakeLineProtocol protocol(4096, 6, {.has_messages = has_messages});
+    std::thread([&] {
+      protocol.join();
+      EXPECT_NE(__multigrain_store_8_in_loop(protocol.memory(), 1), MG_FINE_NO_LOOP_HAZARD);
+      EXPECT_NE(__multigrain_hazards[MG_FINE_LOOP_HAZARD], 0);
+      const uint64_t before = protocol.polls();
+      __multigrain_clear_and_poll();
+      EXPECT_EQ(__multigrain_hazards[MG_FINE_LOOP_HAZARD], 0);
+      EXPECT_EQ(protocol.polls() - before, has_messages ? 1 : 0);
+      __multigrain_begin_store(protocol.memory());
+      const uint64_t published = __multigrain_hazards[0];
+      EXPECT_NE(published, 0);
+      __multigrain_clear_and_poll();
+      EXPECT_EQ(__multigrain_hazards[0], published);
+      EXPECT_EQ(protocol.polls() - before, has_messages ? 1 : 0);
+      __multigrain_hazards[0] = 0;
+    }).join();
+  }
 }
 
 TEST(Trampolines, KeepRegisters) {

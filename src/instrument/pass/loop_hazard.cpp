@@ -392,9 +392,15 @@ void LoopHazard::finish() {
     Instruction* const then =
         SplitBlockAndInsertIfThen(builder.CreateICmpSLE(left, builder.getInt64(0)), back, false, rarely);
     builder.SetInsertPoint(then);
-    clear(builder);
+    if (iteration.polls) {
+      // This is not often, so that one call in place of the code for both costs little time, and saves much code.
+      auto* const type = FunctionType::get(builder.getVoidTy(), false);
+      call_cold_entry(builder, cold_entry(module, "__multigrain_clear_and_poll", type), {});
+      note_cleared(builder);
+    } else {
+      clear(builder);
+    }
     builder.CreateStore(builder.getInt64(instructions_until_cleared()), left_);
-    if (iteration.polls) insert_poll(*then);
   }
   DominatorTree dominators(function_);
   PromoteMemToReg({epoch_, left_}, dominators);

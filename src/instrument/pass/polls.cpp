@@ -100,14 +100,15 @@ class Chooser {
   SmallVector<const BasicBlock*> polling_;  // blocks that poll whenever they are passed
 };
 
-}  // namespace
-
+// Puts a poll in front of an instruction.
 void insert_poll(Instruction& before) {
   IRBuilder<> builder(if_not_zero(before, "__multigrain_pending_messages"));
   builder.SetCurrentDebugLocation(before.getDebugLoc());
   Module& module = *before.getModule();
   call_cold_entry(builder, cold_entry(module, kPollMiss, FunctionType::get(builder.getVoidTy(), false)), {});
 }
+
+}  // namespace
 
 Polls::Polls(Function& function, FunctionAnalysisManager& analyses, bool calls_itself) : function_(function) {
   if (!options().polls) return;

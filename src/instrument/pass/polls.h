@@ -10,9 +10,6 @@ namespace multigrain::checks {
 
 inline constexpr const char* kPollMiss = "__multigrain_poll_miss";
 
-// Puts a poll in front of an instruction.
-void insert_poll(llvm::Instruction& before);
-
 // The polls of one function. A function that calls itself polls at its beginning, and each loop polls once an
 // iteration, except a loop
 //   that certainly ends soon,

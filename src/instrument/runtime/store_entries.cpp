@@ -221,6 +221,19 @@ MULTIGRAIN_BEGIN __multigrain_hold_again_in_loop
   ret
 MULTIGRAIN_END __multigrain_hold_again_in_loop
 
+MULTIGRAIN_BEGIN __multigrain_clear_and_poll
+  MULTIGRAIN_PUSH rax
+  movq __multigrain_hazards@gottpoff(%rip), %rax
+  movq %fs:(%rax), %rax
+  movq $0, 56(%rax)
+  movq __multigrain_pending_messages@GOTPCREL(%rip), %rax
+  movq (%rax), %rax
+  cmpq $0, (%rax)
+  MULTIGRAIN_POP rax
+  jne multigrain_poll_miss_keep
+  ret
+MULTIGRAIN_END __multigrain_clear_and_poll
+
 # Publishes hazard 0 over the lines of the rsi bytes (at most 64) at rdi for stores, leaves its address in rax, and tests
 # whether the words of all of them, which are three at most, are MG_FINE_EXCLUSIVE: the flag ZF says so. Changes rcx, rdx, r8
 # and r11.

@@ -214,6 +214,8 @@ MULTIGRAIN_TRAMPOLINE multigrain_hold_miss_keep multigrain_hold_miss 1
 MULTIGRAIN_TRAMPOLINE multigrain_begin_stores_miss_keep multigrain_begin_stores_miss 0
 .hidden multigrain_store_miss_keep
 MULTIGRAIN_TRAMPOLINE multigrain_store_miss_keep multigrain_store_miss 0
+.hidden multigrain_poll_miss_keep
+MULTIGRAIN_TRAMPOLINE multigrain_poll_miss_keep multigrain_poll_miss 0
 .hidden multigrain_cache_rights_keep
 MULTIGRAIN_TRAMPOLINE multigrain_cache_rights_keep multigrain_cache_rights 0
 .irp size, 1, 2, 4, 8
