@@ -16,6 +16,7 @@
 #include "runtime/interpose/shared_malloc.h"
 #include "runtime/interpose/syscalls.h"
 #include "runtime/private/private_heap.h"
+#include "runtime/private/runtimes.h"
 
 namespace multigrain {
 namespace {
@@ -45,9 +46,19 @@ namespace multigrain {
 namespace {
 constexpr size_t kHardwarePage = 4096;
 
+// Calls allocate(), for a runtime of threads on a node that takes copies of node 0's heap in the boot heap: the next
+// copy must not overwrite what the runtime's variables, which are not copied, point to.
+template <typename Allocate>
+void* for_caller(const void* caller, Allocate allocate) {
+  if (!takes_heap_copies() || !in_runtimes_code(caller)) [[likely]]
+    return allocate();
+  const BootHeapScope boot;
+  return allocate();
+}
+
 void* aligned(size_t alignment, size_t size, const void* caller) {
   if (const SharedMalloc* const shared = shared_malloc_for(caller)) return shared->allocate(size, alignment, false);
-  return heap::allocate_aligned(alignment, size);
+  return for_caller(caller, [=] { return heap::allocate_aligned(alignment, size); });
 }
 
 void* aligned_or_errno(size_t alignment, size_t size, const void* caller) {
@@ -61,7 +72,7 @@ void* aligned_or_errno(size_t alignment, size_t size, const void* caller) {
 void* resize(void* block, size_t size, const void* caller) {
   if (const SharedMalloc* const shared = block != nullptr ? shared_malloc_of(block) : shared_malloc_for(caller))
     return shared->reallocate(block, size);
-  return heap::reallocate(block, size);
+  return for_caller(caller, [=] { return heap::reallocate(block, size); });
 }
 }  // namespace
 
@@ -80,13 +91,13 @@ size_t mg_malloc_usable_size(void* block) MG_EXPORT(malloc_usable_size);
 
 void* mg_malloc(size_t size) {
   if (const SharedMalloc* const shared = shared_malloc_for(MG_CALLER)) return shared->allocate(size, 0, false);
-  return heap::allocate(size);
+  return for_caller(MG_CALLER, [=] { return heap::allocate(size); });
 }
 void* mg_calloc(size_t count, size_t size) {
   size_t bytes;
   const SharedMalloc* const shared = shared_malloc_for(MG_CALLER);
   if (shared != nullptr && !__builtin_mul_overflow(count, size, &bytes)) return shared->allocate(bytes, 0, true);
-  return heap::allocate_zeroed(count, size);
+  return for_caller(MG_CALLER, [=] { return heap::allocate_zeroed(count, size); });
 }
 void* mg_realloc(void* block, size_t size) {
   return resize(block, size, MG_CALLER);

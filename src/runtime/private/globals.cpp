@@ -13,6 +13,7 @@
 #include "base/fnv.h"
 #include "runtime/private/build_id.h"
 #include "runtime/private/loaded_objects.h"
+#include "runtime/private/runtimes.h"
 
 namespace multigrain {
 namespace {
@@ -166,6 +167,8 @@ struct Program {
   std::array<Interval, kMaxSegments> code;  // the executable's first
   size_t code_count = 0;
   Interval cxx_library_code{};
+  std::array<Interval, kMaxSegments> runtimes_code;
+  size_t runtimes_code_count = 0;
   std::span<const std::byte> build_id;
 
   void exclude(uintptr_t begin, size_t length) {
@@ -352,6 +355,11 @@ void find_code(Program& program) {
     } else if (object.path.find("/libstdc++.so") != std::string_view::npos ||
                object.path.find("/libc++.so") != std::string_view::npos) {
       for_each_code_segment(object, [&](const Interval& segment) { program.cxx_library_code = segment; });
+    } else if (is_a_runtime(object.path) && !is_openmp_runtime(object.path)) {
+      for_each_code_segment(object, [&](const Interval& segment) {
+        if (program.runtimes_code_count == program.runtimes_code.size()) die(1, "the program has too many runtimes");
+        program.runtimes_code[program.runtimes_code_count++] = segment;
+      });
     }
   }
 }
@@ -442,6 +450,13 @@ bool in_program_code(const void* address) {
 bool in_cxx_library_code(const void* address) {
   const Interval& code = program().cxx_library_code;
   return reinterpret_cast<uintptr_t>(address) - code.begin < code.end - code.begin;
+}
+
+bool in_runtimes_code(const void* address) {
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  const Program& found = program();
+  return std::any_of(found.runtimes_code.begin(), found.runtimes_code.begin() + found.runtimes_code_count,
+                     [at](const Interval& segment) { return at - segment.begin < segment.end - segment.begin; });
 }
 
 std::span<const std::byte> executable_build_id() {

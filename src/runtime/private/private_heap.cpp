@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "memory/layout.h"
 #include "runtime/private/heap_engine.h"
+#include "runtime/private/runtimes.h"
 
 // These names reach the C library's own allocator from an interposed malloc without dlsym, which may itself allocate.
 extern "C" {
@@ -37,6 +38,7 @@ constinit HeapEngine g_boot(layout::kBootHeapBase, layout::kBootHeapSize);
 constinit std::atomic<Mode> g_mode{Mode::kUndecided};
 [[gnu::tls_model("initial-exec")]] thread_local unsigned t_boot_scopes = 0;
 constinit std::atomic<size_t> g_incoming_bytes{0};
+constinit std::atomic<bool> g_takes_copies{false};
 
 // Returns the number after "NAME=" if `entry` is that variable and has a number; otherwise `otherwise`.
 long variable(const char* entry, const char* name_and_equals, long otherwise) {
@@ -156,6 +158,10 @@ bool in_private_heap(uintptr_t address, size_t length) {
   return g_private.has(address, length);
 }
 
+bool takes_heap_copies() {
+  return g_takes_copies.load(std::memory_order_relaxed);
+}
+
 void BootHeapScope::enter() {
   ++t_boot_scopes;
 }
@@ -185,6 +191,7 @@ std::span<const std::byte> HeapFreeze::image() const {
 void receive_heap_begin(size_t image_bytes) {
   if (mode() == Mode::kCLibrary) panic("a heap image arrived, but this process's malloc is not Multigrain's");
   g_mode.store(Mode::kBoot, std::memory_order_release);
+  g_takes_copies.store(true, std::memory_order_relaxed);
   g_incoming_bytes.store(image_bytes, std::memory_order_relaxed);
   if (!g_private.begin_adoption(image_bytes)) panic("cannot make room for node 0's heap; bytes:", image_bytes);
 }
