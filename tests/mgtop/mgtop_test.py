@@ -1,8 +1,12 @@
 """mgtop lists jobs, shows one while it runs, and says what is wrong with what it is given."""
 
 import os
+import pty
 import re
+import select
+import signal
 import subprocess
+import termios
 import time
 import unittest
 from pathlib import Path
@@ -52,6 +56,48 @@ class OfAJob(unittest.TestCase):
             self.assertLess(time.monotonic(), until, shown.stdout)
         self.assertIn("jacobi", shown.stdout)
         self.assertIn("faults", shown.stdout)
+
+    def in_a_terminal(self, end) -> tuple[int, bytes, bool, bool]:
+        """Runs mgtop in a terminal, ends it by end(process, terminal), and returns its status, what it wrote, and whether the terminal
+        echoes and waits for whole lines afterwards."""
+        terminal, theirs = pty.openpty()
+        self.addCleanup(os.close, terminal)
+        self.addCleanup(os.close, theirs)
+        view = subprocess.Popen([BIN / "mgtop", str(self.job.pid), "--interval", "0.2"], stdin=theirs, stdout=theirs, stderr=theirs)
+        self.addCleanup(view.kill)
+        shown = b""
+        until = time.monotonic() + 60
+        while b"jacobi" not in shown:
+            self.assertLess(time.monotonic(), until, shown)
+            if select.select([terminal], [], [], 1)[0]:
+                shown += os.read(terminal, 65536)
+        flags = termios.tcgetattr(theirs)[3]
+        self.assertFalse(flags & (termios.ECHO | termios.ICANON))
+        end(view, terminal)
+        while view.poll() is None:
+            self.assertLess(time.monotonic(), until, "mgtop does not end")
+            if select.select([terminal], [], [], 0.1)[0]:
+                shown += os.read(terminal, 65536)
+        while select.select([terminal], [], [], 0)[0]:
+            shown += os.read(terminal, 65536)
+        flags = termios.tcgetattr(theirs)[3]
+        return view.returncode, shown, bool(flags & termios.ECHO), bool(flags & termios.ICANON)
+
+    def test_the_terminal_is_as_it_was(self):
+        ways = {
+            "q": (0, lambda view, terminal: os.write(terminal, b"q")),
+            "SIGINT": (-signal.SIGINT, lambda view, terminal: view.send_signal(signal.SIGINT)),
+            "SIGTERM": (-signal.SIGTERM, lambda view, terminal: view.send_signal(signal.SIGTERM)),
+            "SIGHUP": (-signal.SIGHUP, lambda view, terminal: view.send_signal(signal.SIGHUP)),
+        }
+        for way, (status, end) in ways.items():
+            with self.subTest(way):
+                ended, shown, echoes, has_lines = self.in_a_terminal(end)
+                self.assertEqual((ended, echoes, has_lines), (status, True, True))
+                # Another screen, without the cursor, and back.
+                self.assertEqual(shown.count(b"\x1b[?1049h\x1b[?25l"), 1)
+                self.assertEqual(shown.count(b"\x1b[?25h\x1b[?1049l"), 1)
+                self.assertGreater(shown.index(b"\x1b[?1049l"), shown.index(b"\x1b[?1049h"))
 
     def test_its_end_ends_mgtop(self):
         view = subprocess.Popen(

@@ -1,6 +1,7 @@
 // mgtop shows what a run that mgrun has started on this machine is doing, while it runs.
 #include <fmt/format.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
@@ -33,13 +34,30 @@ int refuse(const std::string& sentence) {
   return 2;
 }
 
-// The terminal shows another screen, and gives each key at once, until this ends.
+volatile sig_atomic_t g_ended_by = 0;
+
+void note(int signal) {
+  g_ended_by = signal;
+}
+
+// The terminal shows another screen, and gives each key at once, until this ends. Signals that would end the process before it is
+// as it was arrive only in wait(), and then it says so.
 class Screen {
  public:
   Screen() {
+    sigset_t ending;
+    sigemptyset(&ending);
+    struct sigaction action{};
+    action.sa_handler = note;
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
+      sigaddset(&ending, signal);
+      sigaction(signal, &action, nullptr);
+    }
+    sigprocmask(SIG_BLOCK, &ending, &mask_before_);
     tcgetattr(STDIN_FILENO, &before_);
     termios raw = before_;
     raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
+    raw.c_cc[VSUSP] = _POSIX_VDISABLE;  // a shell that gets the terminal back must not find it so
     tcsetattr(STDIN_FILENO, TCSANOW, &raw);
     multigrain::print_text("\x1b[?1049h\x1b[?25l");
     std::fflush(stdout);
@@ -48,21 +66,30 @@ class Screen {
     multigrain::print_text("\x1b[?25h\x1b[?1049l");
     std::fflush(stdout);
     tcsetattr(STDIN_FILENO, TCSANOW, &before_);
+    if (g_ended_by == 0) return;
+    // The caller learns of the signal as if it had not been handled.
+    signal(g_ended_by, SIG_DFL);
+    raise(g_ended_by);
+    sigprocmask(SIG_SETMASK, &mask_before_, nullptr);
   }
   Screen(const Screen&) = delete;
   Screen& operator=(const Screen&) = delete;
 
+  // Waits for so long, or until q is pressed or a signal is to end the process: then returns true.
+  [[nodiscard]] bool wait_for_end(int milliseconds) const {
+    pollfd keys{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+    const timespec limit{.tv_sec = milliseconds / 1000, .tv_nsec = milliseconds % 1000 * 1'000'000L};
+    const int ready = ppoll(&keys, 1, &limit, &mask_before_);
+    if (g_ended_by != 0) return true;
+    if (ready <= 0) return false;  // a change of the window's size ends the wait, too
+    char key = 0;
+    return read(STDIN_FILENO, &key, 1) <= 0 || key == 'q' || key == 'Q';
+  }
+
  private:
   termios before_{};
+  sigset_t mask_before_{};
 };
-
-// Waits for so long, or until q is pressed: then returns true.
-bool quits(int milliseconds) {
-  pollfd keys{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
-  if (poll(&keys, 1, milliseconds) <= 0) return false;  // a change of the window's size ends the wait, too
-  char key = 0;
-  return read(STDIN_FILENO, &key, 1) <= 0 || key == 'q' || key == 'Q';
-}
 
 int list() {
   const auto jobs = multigrain::find_jobs();
@@ -89,7 +116,7 @@ int show(const Job& job, bool once, double interval) {
     } while (!once && std::ferror(stdout) == 0);
   } else {
     const Screen screen;
-    while (!job.has_ended() && !quits(milliseconds)) {
+    while (!job.has_ended() && !screen.wait_for_end(milliseconds)) {
       winsize size{};
       ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
       multigrain::print_text("\x1b[H\x1b[2J" + view.frame(size.ws_row > 2 ? size.ws_row - 1u : 24u, size.ws_col));
