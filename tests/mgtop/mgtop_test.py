@@ -68,7 +68,7 @@ class OfAJob(unittest.TestCase):
         shown = b""
         until = time.monotonic() + 60
         while b"jacobi" not in shown:
-            self.assertLess(time.monotonic(), until, shown)
+            self.assertLess(time.monotonic(), until, shown[-500:])
             if select.select([terminal], [], [], 1)[0]:
                 shown += os.read(terminal, 65536)
         flags = termios.tcgetattr(theirs)[3]

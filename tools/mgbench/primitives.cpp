@@ -59,6 +59,8 @@ const std::vector<Row>& rows() {
       {"barrier, 512 pages written, 1 processor", {}, ""},
       {"barrier, 512 pages written, 2 processors, leader", {}, ""},
       {"barrier, 512 pages written, 2 processors, cooperative", {}, ""},
+      {"reference to global memory, read", {}, ""},
+      {"reference to global memory, atomic", {}, ""},
   };
   return all;
 }
@@ -161,8 +163,9 @@ Status check_only(const PrimitivesOptions& options) {
 
 void list_roles() {
   for (const Role& role : roles())
-    fmt::print("{} on {} nodes of {}{}{}\n", role.name, role.nodes, role.processors,
-               role.hlrc != nullptr ? ", hlrc, " : "", role.hlrc != nullptr ? role.hlrc : "");
+    fmt::print("{} on {} nodes of {}{}{}{}\n", role.name, role.nodes, role.processors,
+               role.hlrc != nullptr ? ", hlrc, " : "", role.hlrc != nullptr ? role.hlrc : "",
+               role.policy != nullptr ? ", placement" : "");
 }
 
 // Returns what is wrong with the options about the counted clock; nothing if they fit.
@@ -195,32 +198,36 @@ int measure(const PrimitivesOptions& options) {
   for (const Role& role : roles()) {
     if (std::string_view(role.name).find(options.only) == std::string_view::npos) continue;
     if (role.hlrc != nullptr && options.protocol != "hlrc") continue;
+    if (role.policy != nullptr && options.protocol != "placement") continue;
     // A row is the cost of one page by itself: pages that are fetched ahead, opened with their neighbours or kept up to date
-    // where they are in use would not fault. The barrier's rows are for all of the pages that a barrier finds.
+    // where they are in use would not fault, and nor would pages that a policy of placement has put into global memory. The
+    // barrier's rows are for all of the pages that a barrier finds.
     const std::string hlrc =
         std::string("fetch-ahead=0,") + (role.hlrc != nullptr ? role.hlrc : "runs=off,updates=off");
-    const Summaries some = run_and_collect({path_of_mgrun(),
-                                            "--nodes",
-                                            std::to_string(role.nodes),
-                                            "--procs-per-node",
-                                            std::to_string(role.processors),
-                                            "--protocol",
-                                            options.protocol,
-                                            "--hlrc",
-                                            hlrc,
-                                            "--access",
-                                            options.access,
-                                            "--net",
-                                            options.net,
-                                            "--page-size",
-                                            options.page_size,
-                                            "--prefetch",
-                                            "0",
-                                            path_of_program("pages"),
-                                            role.name,
-                                            pages,
-                                            rounds},
-                                           {{"MULTIGRAIN_SPIN", role.spin_us}});
+    std::vector<std::string> command{path_of_mgrun(),
+                                     "--nodes",
+                                     std::to_string(role.nodes),
+                                     "--procs-per-node",
+                                     std::to_string(role.processors),
+                                     "--protocol",
+                                     options.protocol,
+                                     "--hlrc",
+                                     hlrc,
+                                     "--access",
+                                     options.access,
+                                     "--net",
+                                     options.net,
+                                     "--page-size",
+                                     options.page_size,
+                                     "--prefetch",
+                                     "0"};
+    if (options.protocol == "placement") {
+      command.emplace_back("--policy");
+      command.emplace_back(role.policy != nullptr ? role.policy : "always-migrate");
+    }
+    for (const std::string& argument : {path_of_program("pages"), std::string(role.name), pages, rounds})
+      command.push_back(argument);
+    const Summaries some = run_and_collect(command, {{"MULTIGRAIN_SPIN", role.spin_us}});
     measured.insert(some.begin(), some.end());
   }
   if (options.json)

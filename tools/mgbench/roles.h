@@ -56,6 +56,8 @@ struct Role {
   unsigned processors = 1;  // of a node
   // If this is not nullptr, the role exists under hlrc only, with this as an additional option of --hlrc.
   const char* hlrc = nullptr;
+  // If this is not nullptr, the role exists under placement only, with this policy. The others have all pages local there.
+  const char* policy = nullptr;
 };
 const std::vector<Role>& roles();
 

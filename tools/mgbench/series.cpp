@@ -25,6 +25,7 @@ const std::vector<Role>& roles() {
       {"barrier-pages", 2, nullptr, 1, "barrier=leader"},
       {"barrier-pages", 2, nullptr, 2, "barrier=leader"},
       {"barrier-pages", 2, nullptr, 2, "barrier=cooperative"},
+      {"global", 2, "1000000", 1, nullptr, "global"},
   };
   return all;
 }

@@ -162,6 +162,58 @@ std::vector<Series> measure_busy(const Effort& effort) {
   return {read};
 }
 
+// --- References to a page of node 1's that is used where it is, under placement
+
+constexpr size_t kLine = 64;
+
+// Writes the pages, so that their lines are in this node's cache.
+void home_that_writes(void*) {
+  for (unsigned round = 0; round < g_stage.rounds + kWarmUp; ++round) {
+    write_all(1);
+    mg_barrier(g_stage.barrier);
+    mg_barrier(g_stage.barrier);
+  }
+}
+
+// Returns the time of a reference, of those to each line of the page once. `reference(bytes, at)` returns what was there, which is 1.
+// Where the next one is depends on that, and is no neighbour, so references follow one another, and the hardware guesses none.
+template <typename Reference>
+double time_of_references(unsigned page, Reference&& reference) {
+  volatile char* const bytes = &first_byte(page);
+  const size_t lines = g_stage.page_size / kLine;
+  constexpr size_t kStride = 17;  // prime to the number of lines, which is a power of two
+  size_t line = 0;
+  const double time = time_ns([&] {
+    for (size_t n = 0; n < lines; ++n)
+      line = (line + kStride * static_cast<size_t>(reference(bytes, line * kLine))) % lines;
+  });
+  if (line != 0) {
+    std::fprintf(stderr, "mgbench: a page in global memory does not hold what its home has written\n");
+    std::exit(1);
+  }
+  return time / static_cast<double>(lines);
+}
+
+std::vector<Series> measure_global(const Effort& effort) {
+  set_stage(effort, 1);
+  start_others(&home_that_writes);
+  Series read{"reference to global memory, read", {}}, atomic{"reference to global memory, atomic", {}};
+  for (unsigned round = 0; round < effort.rounds + kWarmUp; ++round) {
+    mg_barrier(g_stage.barrier);
+    for (unsigned p = 0; p < effort.pages; ++p) {
+      const bool is_read = p % 2 == 0;
+      const double t = is_read ? time_of_references(p, [](volatile char* bytes, size_t at) { return bytes[at]; })
+                               : time_of_references(p, [](volatile char* bytes, size_t at) {
+                                   return __atomic_exchange_n(bytes + at, 1, __ATOMIC_SEQ_CST);
+                                 });
+      if (round >= kWarmUp) (is_read ? read : atomic).samples.push_back(t);
+    }
+    mg_barrier(g_stage.barrier);
+  }
+  mg_join_all();
+  return {read, atomic};
+}
+
 // --- A page whose single writer is node 2, and whose home is node 1
 
 void single_writer(void*) {
@@ -394,6 +446,7 @@ std::vector<Series> run_role(const std::string& role, const Effort& effort) {
                                          : cooperative                 ? "2 processors, cooperative"
                                                                        : "2 processors, leader");
   }
+  if (role == "global") return measure_global(effort);
   if (role == "scan") return measure_scan({.pages = 0, .rounds = effort.rounds / 4 + 1});
   std::fprintf(stderr, "mgbench: there is no role '%s'\n", role.c_str());
   std::exit(2);
