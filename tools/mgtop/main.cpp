@@ -119,7 +119,8 @@ int show(const Job& job, bool once, double interval) {
     while (!job.has_ended() && !screen.wait_for_end(milliseconds)) {
       winsize size{};
       ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
-      multigrain::print_text("\x1b[H\x1b[2J" + view.frame(size.ws_row > 2 ? size.ws_row - 1u : 24u, size.ws_col > 0 ? size.ws_col : 80u));
+      multigrain::print_text("\x1b[H\x1b[2J" +
+                             view.frame(size.ws_row > 2 ? size.ws_row - 1u : 24u, size.ws_col > 0 ? size.ws_col : 80u));
       std::fflush(stdout);
     }
   }
