@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
+#include <numeric>
 
 #include "base/lock_guard.h"
+#include "fabric/rows.h"
 #include "status/node_status.h"
 
 namespace multigrain::check {
@@ -41,6 +42,7 @@ Checker::Checker(Fabric& fabric, const MessageTypes& types, const races::Module&
       types_(types),
       findings_(fabric, types.finding, module),
       heap_(findings_, access),
+      lost_by_others_(fabric.nodes()),
       recent_(std::make_unique<std::array<Recent, Config::kMaxProcessorsPerNode>>()) {
   fabric.set_handler(
       types.lock_edges, [](void* self, const Message& message) { static_cast<Checker*>(self)->take_edges(message); },
@@ -89,7 +91,6 @@ void Checker::at_exit() {
 }
 
 void Checker::send_lock_order() {
-  constexpr size_t kRows = Fabric::kMaxPayload / sizeof(LockEdge);
   std::vector<LockEdge> all;
   MessageHeader header;
   header.type = types_.lock_edges;
@@ -98,26 +99,15 @@ void Checker::send_lock_order() {
     all = order_.edges();
     header.word[0] = order_.lost();
   }
-  std::span<const LockEdge> edges(all);
-  do {
-    const auto some = edges.first(std::min(edges.size(), kRows));
-    fabric_.send(NodeId(0), header, std::as_bytes(some), {}, SendContext::kOrdinary);
-    edges = edges.subspan(some.size());
-    header.word[0] = 0;
-  } while (!edges.empty());
+  send_rows(fabric_, header, std::span<const LockEdge>(all));
 }
 
 void Checker::take_edges(const Message& message) {
-  if (message.payload.size() % sizeof(LockEdge) != 0)
-    panic("an order of locks that cannot be right, from node", message.from.value);
   const LockGuard guard(others_lock_);
-  lost_edges_ += message.header.word[0];
-  const size_t before = edges_of_others_.size();
-  edges_of_others_.resize(before + message.payload.size() / sizeof(LockEdge));
-  if (!message.payload.empty()) std::memcpy(&edges_of_others_[before], message.payload.data(), message.payload.size());
-  for (size_t i = before; i < edges_of_others_.size(); ++i)
-    if (edges_of_others_[i].gates > LockEdge::kMostHeld)
-      panic("an order of locks that makes no sense, from node", message.from.value);
+  lost_by_others_[message.from.value] = message.header.word[0];
+  for (const LockEdge& edge :
+       append_rows(edges_of_others_, message, "an order of locks that cannot be right, from node"))
+    if (edge.gates > LockEdge::kMostHeld) panic("an order of locks that makes no sense, from node", message.from.value);
 }
 
 void Checker::tell(const LockCycle& cycle) {
@@ -140,7 +130,7 @@ void Checker::finish() {
   {
     const LockGuard guard(others_lock_);
     all.insert(all.end(), edges_of_others_.begin(), edges_of_others_.end());
-    lost += lost_edges_;
+    lost = std::accumulate(lost_by_others_.begin(), lost_by_others_.end(), lost);
   }
   for (const LockCycle& cycle : find_cycles(all, kMostCycles)) tell(cycle);
   findings_.finish(lost);

@@ -50,7 +50,7 @@ class Checker {
   void at_exit();
   // On another node than 0: tells node 0 in which order locks were taken here.
   void send_lock_order();
-  // On node 0, when the other nodes have sent theirs: looks for circles.
+  // On node 0, when the other nodes have sent theirs: looks for cycles.
   void finish();
 
  private:
@@ -72,7 +72,7 @@ class Checker {
   std::set<std::pair<uint64_t, uint64_t>> barriers_told_ MG_GUARDED_BY(lock_);
   SpinLock others_lock_;  // a message handler takes it
   std::vector<LockEdge> edges_of_others_ MG_GUARDED_BY(others_lock_);
-  uint64_t lost_edges_ MG_GUARDED_BY(others_lock_) = 0;
+  std::vector<uint64_t> lost_by_others_ MG_GUARDED_BY(others_lock_);  // by node: edges that it had no room for
   std::unique_ptr<std::array<Recent, Config::kMaxProcessorsPerNode>> recent_;
 };
 

@@ -47,7 +47,7 @@ inline constexpr MessageType kTimelineClock = message_range::kRuntime + 15;
 inline constexpr MessageType kCostRows = message_range::kRuntime + 0x18;
 // To node 0, under --check: the sender has told a finding.
 inline constexpr MessageType kFinding = message_range::kRuntime + 0x19;
-// To node 0, before a kReport, under --check: LockEdges, which are the payload. word[0]: how many the sender had no room for.
+// To node 0, before a kReport, under --check: LockEdges, which are the payload. word[0], in each message: how many the sender had no room for.
 inline constexpr MessageType kLockOrder = message_range::kRuntime + 0x1a;
 // The numbers message_range::kRuntime + 0x10 to 0x17 belong to runtime/private/state_copy.h.
 

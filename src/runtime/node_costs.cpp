@@ -13,6 +13,7 @@
 #include "base/settings.h"
 #include "emulation/machine_description.h"
 #include "fabric/module.h"
+#include "fabric/rows.h"
 #include "runtime/message_types.h"
 #include "runtime/node.h"
 #include "runtime/private/variables.h"
@@ -25,27 +26,16 @@ enum class RowKind : uint64_t { kPages, kLines, kWaits };
 
 template <typename Row>
 void append(std::vector<Row>& rows, const Message& message) {
-  static_assert(std::is_trivially_copyable_v<Row>);
-  if (message.payload.size() % sizeof(Row) != 0)
-    panic("rows of costs that cannot be right, from node", message.from.value);
-  const size_t before = rows.size();
-  rows.resize(before + message.payload.size() / sizeof(Row));
-  std::memcpy(&rows[before], message.payload.data(), message.payload.size());
-  for (size_t i = before; i < rows.size(); ++i)
-    if (rows[i].node != message.from.value) panic("rows of costs of another node, from node", message.from.value);
+  for (const Row& row : append_rows(rows, message, "rows of costs that cannot be right, from node"))
+    if (row.node != message.from.value) panic("rows of costs of another node, from node", message.from.value);
 }
 
 template <typename Row>
 void send_rows_of(Fabric& fabric, RowKind kind, std::span<const Row> rows) {
-  constexpr size_t kRows = Fabric::kMaxPayload / sizeof(Row);
   MessageHeader header;
   header.type = runtime_message::kCostRows;
   header.word[0] = static_cast<uint64_t>(kind);
-  while (!rows.empty()) {
-    const auto some = rows.first(std::min(rows.size(), kRows));
-    fabric.send(NodeId(0), header, std::as_bytes(some), {}, SendContext::kOrdinary);
-    rows = rows.subspan(some.size());
-  }
+  multigrain::send_rows(fabric, header, rows);
 }
 
 std::vector<std::string> words_of_this_process() {

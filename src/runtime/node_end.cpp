@@ -13,6 +13,7 @@
 #include "base/lock_guard.h"
 #include "check/checker.h"
 #include "emulation/ordered_execution.h"
+#include "fabric/rows.h"
 #include "profile/virtual_time.h"
 #include "runtime/allocation.h"
 #include "runtime/interpose/threads.h"
@@ -251,25 +252,17 @@ void Node::take_if_complete(NodeId node) {
 }
 
 void Node::send_rows(std::span<const ThreadRow> rows) {
-  constexpr size_t kRows = sizeof(NodeReport) / sizeof(ThreadRow);
   MessageHeader header;
   header.type = runtime_message::kThreadRows;
-  while (!rows.empty()) {
-    const auto some = rows.first(std::min(rows.size(), kRows));
-    fabric_->send(NodeId(0), header, std::as_bytes(some), {}, SendContext::kOrdinary);
-    rows = rows.subspan(some.size());
-  }
+  multigrain::send_rows(*fabric_, header, rows);
 }
 
 void Node::handle_thread_rows(const Message& message) {
-  if (config_.node != NodeId(0) || message.payload.size() % sizeof(ThreadRow) != 0)
-    panic("rows of a profile that cannot be right, from node", message.from.value);
+  constexpr const char* kWrong = "rows of a profile that cannot be right, from node";
+  if (config_.node != NodeId(0)) panic(kWrong, message.from.value);
   const LockGuard hold(rows_lock_);
-  const size_t before = rows_.size();
-  rows_.resize(before + message.payload.size() / sizeof(ThreadRow));
-  std::memcpy(&rows_[before], message.payload.data(), message.payload.size());
-  for (size_t i = before; i < rows_.size(); ++i)
-    if (rows_[i].node != message.from.value || !check_row(rows_[i]))
+  for (const ThreadRow& row : append_rows(rows_, message, kWrong))
+    if (row.node != message.from.value || !check_row(row))
       panic("a row of a profile that makes no sense, from node", message.from.value);
   take_if_complete(message.from);
 }
