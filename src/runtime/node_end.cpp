@@ -1,6 +1,7 @@
 // The end of a run: how node 0 ends it, and how the other nodes learn of it (node.h).
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -141,6 +142,10 @@ void pass_on(int number, siginfo_t* info, void*) {
 // node 0's does.
 [[noreturn]] void leave_the_run() {
   node_status()->run_over = 1;
+  // LLVM's OpenMP has a file of this name for each process that it is in, which one of its destructors would remove.
+  char name[64];
+  std::snprintf(name, sizeof name, "/__KMP_REGISTERED_LIB_%d_%u", getpid(), getuid());
+  shm_unlink(name);
   std::_Exit(0);
 }
 
