@@ -1,27 +1,12 @@
 #include "check/findings.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
-
-#include <cerrno>
 
 #include "base/lock_guard.h"
+#include "base/standard_error.h"
 #include "sync/handle.h"
 
 namespace multigrain::check {
-namespace {
-
-// One call, so that what other threads and nodes write does not come between.
-void write_out(std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;
-    text.remove_prefix(static_cast<size_t>(written));
-  }
-}
-
-}  // namespace
 
 Findings::Findings(Fabric& fabric, MessageType type, const races::Module& module)
     : fabric_(fabric), type_(type), module_(module) {
@@ -40,9 +25,10 @@ void Findings::add(std::string_view text) {
   count();
   const LockGuard hold(lock_);
   if (told_ == kMostTold)
-    write_out(fmt::format("multigrain: --check: node {} has told {} findings, and only counts from now on\n",
-                          fabric_.self().value, kMostTold));
-  if (told_++ < kMostTold) write_out(fmt::format("multigrain: --check: {}\n", text));
+    write_to_standard_error(
+        fmt::format("multigrain: --check: node {} has told {} findings, and only counts from now on\n",
+                    fabric_.self().value, kMostTold));
+  if (told_++ < kMostTold) write_to_standard_error(fmt::format("multigrain: --check: {}\n", text));
 }
 
 races::Places& Findings::places() {
@@ -73,11 +59,11 @@ std::string Findings::lock_name(uint64_t lock) {
 void Findings::finish(uint64_t lost_orders) {
   const uint64_t found = found_.load();
   if (found != 0)
-    write_out(fmt::format("multigrain: --check: {} finding{}; docs/user/check.md says what {} means\n", found,
-                          found == 1 ? "" : "s", found == 1 ? "it" : "each"));
+    write_to_standard_error(fmt::format("multigrain: --check: {} finding{}; docs/user/check.md says what {} means\n",
+                                        found, found == 1 ? "" : "s", found == 1 ? "it" : "each"));
   if (lost_orders != 0)
-    write_out(
-        fmt::format("multigrain: --check: the order of locks was not noted {} times, for lack of room, so circles may "
+    write_to_standard_error(
+        fmt::format("multigrain: --check: the order of locks was not noted {} times, for lack of room, so cycles may "
                     "have been missed\n",
                     lost_orders));
 }

@@ -1,9 +1,9 @@
 #include "races/judge.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <ctime>
+
+#include "base/standard_error.h"
 
 namespace multigrain::races {
 namespace {
@@ -42,7 +42,7 @@ void Judge::run() {
     rest = std::min(rest * 2, kLongestNap);
   }
   for (const auto& reader : readers_) reader->end();
-  tell(reports_.finish(window_.forgotten()));
+  write_to_standard_error(reports_.finish(window_.forgotten()));
   ended_.store(true, std::memory_order_release);
 }
 
@@ -70,7 +70,7 @@ void Judge::take_access(const Access& access) {
     panic("a node has told of an access that cannot be (node, address, bytes):", access.section.owner, access.address,
           access.bytes);
   window_.add(access, sections_, [&](const Access& other) {
-    tell(reports_.add(other, access, sections_));
+    write_to_standard_error(reports_.add(other, access, sections_));
     if (reports_.any()) found_.store(true, std::memory_order_release);
   });
   const PageId page(access.address >> machine_.page_shift);
@@ -83,15 +83,6 @@ void Judge::suspect(PageId page, Level level) {
   for (uint16_t n = 0; n < fabric_.nodes(); ++n) {
     fabric_.fetch_and_set(NodeId(n), SegmentId::kWords, slot, page.value << 8 | static_cast<uint64_t>(level));
     fabric_.fetch_and_set(NodeId(n), SegmentId::kWords, words::kRaceSuspectsEnd, suspects_told_);
-  }
-}
-
-// One call, so that what other threads and nodes write does not come between.
-void Judge::tell(const std::string& text) {
-  for (size_t done = 0; done < text.size();) {
-    const ssize_t written = write(STDERR_FILENO, text.data() + done, text.size() - done);
-    if (written <= 0) return;
-    done += static_cast<size_t>(written);
   }
 }
 

@@ -42,7 +42,6 @@ class Judge {
   void take(NodeId node, std::span<const uint64_t> words);
   void take_access(const Access& access);
   void suspect(PageId page, Level level);
-  static void tell(const std::string& text);
 
   Fabric& fabric_;
   const Machine machine_;
