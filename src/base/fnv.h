@@ -1,5 +1,5 @@
 // This is FNV-1a with 64 bits, for telling accidents apart, not attacks. It is our own code because xxHash belongs to
-// the trace format alone, and because what is hashed here is read once, when a run starts, and has so few bytes that a
+// the trace format alone, and because what is hashed here is read once, when a run starts, or has so few bytes that a
 // faster hash would gain nothing.
 #pragma once
 

@@ -1,20 +1,17 @@
 #include "check/guarded_block.h"
 
 #include <algorithm>
-#include <cstring>
+#include <cstddef>
 #include <iterator>
+
+#include "base/fnv.h"
 
 namespace multigrain::check {
 
 uint32_t BlockRecord::sum_of_rest() const {
-  // FNV-1a over the members before it.
-  constexpr uint32_t kBasis = 2166136261u;
-  constexpr uint32_t kPrime = 16777619u;
-  unsigned char bytes[offsetof(BlockRecord, sum)];
-  std::memcpy(bytes, this, sizeof bytes);
-  uint32_t hash = kBasis;
-  for (const unsigned char byte : bytes) hash = (hash ^ byte) * kPrime;
-  return hash;
+  Fnv hash;
+  hash.mix(std::as_bytes(std::span(this, 1)).first(offsetof(BlockRecord, sum)));
+  return static_cast<uint32_t>(hash.value());
 }
 
 bool BlockRecord::is_intact(uint64_t address, size_t usable) const {
