@@ -1,5 +1,4 @@
 #include <charconv>
-#include <vector>
 
 #include "trace/import/text_source.h"
 #include "trace/import/threads.h"
@@ -23,9 +22,6 @@ class Drmemtrace final : public TextSource {
   explicit Drmemtrace(ImportOptions options) : TextSource(options) {}
 
  private:
-  // Private references are counted over this many references.
-  static constexpr unsigned kPrivateEvery = 4096;
-
   Status line(std::string_view text) override {
     switch (part_) {
       case Part::kBefore:  // what the program has printed
@@ -64,19 +60,17 @@ class Drmemtrace final : public TextSource {
     const uint64_t processor = threads_.processor(thread);
     if (is_fetch) {
       fetched_ = number;
-      if (private_.size() <= processor) private_.resize(processor + 1);
-      ++private_[processor];
+      count_private(processor);
       return {};
     }
     if (!rest.starts_with(" by PC 0x")) return foreign(text);
     rest.remove_prefix(std::string_view(" by PC 0x").size());
     if (!take_number(rest, counter, 16, "") || !rest.empty()) return foreign(text);
-    const SiteId where = site(fmt::format("{:#x}", counter),
-                              [](const std::string& name) { return Site{.file = "", .function = name, .line = 0}; });
+    const SiteId where = site_of_function(fmt::format("{:#x}", counter));
     any_ = true;
     if (Status status = add(processor, address, size, is_write ? Access::kWrite : Access::kRead, where); !status)
       return status;
-    return ++since_ == kPrivateEvery ? give_private() : Status();
+    return give_private_in_turn();
   }
 
   Status foreign(std::string_view text) const {
@@ -90,29 +84,10 @@ class Drmemtrace final : public TextSource {
     return give_private();
   }
 
-  Status give_private() {
-    since_ = 0;
-    for (uint64_t processor = 0; processor < private_.size(); ++processor) {
-      if (private_[processor] == 0 || !options_.count_instructions) continue;
-      const Event event{.position = 0,
-                        .address = 0,
-                        .value = private_[processor],
-                        .name = 0,
-                        .site = 0,
-                        .processor = 0,
-                        .kind = EventKind::kPrivate};
-      if (Status status = add(event, processor); !status) return status;
-      private_[processor] = 0;
-    }
-    return {};
-  }
-
   enum class Part : uint8_t { kBefore, kRecords, kResults };
   Part part_ = Part::kBefore;
   Threads threads_;
-  uint64_t fetched_ = 0;           // the record of the last instruction
-  std::vector<uint64_t> private_;  // instructions since give_private(), by processor
-  unsigned since_ = 0;
+  uint64_t fetched_ = 0;  // the record of the last instruction
   bool any_ = false;
 };
 

@@ -133,6 +133,38 @@ Status TextSource::add(Event event, uint64_t processor) {
   return {};
 }
 
+void TextSource::count_private(uint64_t processor) {
+  if (!options_.count_instructions) return;
+  if (private_.size() <= processor) private_.resize(processor + 1);
+  ++private_[processor];
+}
+
+Status TextSource::give_private_in_turn() {
+  constexpr unsigned kEvery = 4096;
+  return ++since_ == kEvery ? give_private() : Status();
+}
+
+Status TextSource::give_private() {
+  since_ = 0;
+  for (uint64_t processor = 0; processor < private_.size(); ++processor) {
+    if (private_[processor] == 0) continue;
+    const Event event{.position = 0,
+                      .address = 0,
+                      .value = private_[processor],
+                      .name = 0,
+                      .site = 0,
+                      .processor = 0,
+                      .kind = EventKind::kPrivate};
+    if (Status status = add(event, processor); !status) return status;
+    private_[processor] = 0;
+  }
+  return {};
+}
+
+SiteId TextSource::site_of_function(const std::string& function) {
+  return site(function, [](const std::string& name) { return Site{.file = "", .function = name, .line = 0}; });
+}
+
 SiteId TextSource::site(const std::string& text, Site (*parse)(const std::string&)) {
   const auto [found, fresh] = sites_.emplace(text, static_cast<SiteId>(header_.sites.size()));
   if (fresh) header_.sites.push_back(parse(text));

@@ -10,10 +10,6 @@ class Lackey final : public TextSource {
   explicit Lackey(ImportOptions options) : TextSource(options) {}
 
  private:
-  // Private references are counted over this many references. More frequent counts would make the file larger for no
-  // use.
-  static constexpr unsigned kPrivateEvery = 4096;
-
   Status line(std::string_view text) override {
     if (text.empty() || text.starts_with("==")) return {};
     if (text.size() < 4) return not_lackey(text);
@@ -31,52 +27,32 @@ class Lackey final : public TextSource {
     if (instruction) {
       instruction_ = address;
       known_ = false;
-      ++private_;
+      count_private(0);
       return {};
     }
     if (!known_) {
-      site_ = site(fmt::format("{:#x}", instruction_),
-                   [](const std::string& name) { return Site{.file = "", .function = name, .line = 0}; });
+      site_ = site_of_function(fmt::format("{:#x}", instruction_));
       known_ = true;
     }
     if (kind != 'S')
       if (Status status = add(0, address, size, Access::kRead, site_); !status) return status;
     if (kind != 'L')
       if (Status status = add(0, address, size, Access::kWrite, site_); !status) return status;
-    if (++since_ == kPrivateEvery) give_private();
-    return {};
+    return give_private_in_turn();
   }
 
   Status finish() override {
     if (!any_) return bad("the text ends without a single reference");
-    give_private();
-    return {};
+    return give_private();
   }
 
   Status not_lackey(std::string_view text) const {
     return bad("'{}' is not a line of valgrind --tool=lackey --trace-mem=yes", text.substr(0, 60));
   }
 
-  void give_private() {
-    since_ = 0;
-    if (private_ != 0 && options_.count_instructions) {
-      const Event event{.position = 0,
-                        .address = 0,
-                        .value = private_,
-                        .name = 0,
-                        .site = 0,
-                        .processor = 0,
-                        .kind = EventKind::kPrivate};
-      MG_CHECK(add(event, 0).has_value());
-    }
-    private_ = 0;
-  }
-
   uint64_t instruction_ = 0;
   SiteId site_ = 0;
   bool known_ = true;  // site_ belongs to instruction_
-  uint64_t private_ = 0;
-  unsigned since_ = 0;
   bool any_ = false;
 };
 

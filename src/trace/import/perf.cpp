@@ -69,8 +69,7 @@ class Perf final : public TextSource {
     const uint64_t processor = threads_.processor(thread);
     if ((source & (kLoad | kStore)) == 0) return {};
     const bool is_known = !rest.empty() && !rest.starts_with("[unknown]");
-    const SiteId where = site(is_known ? std::string(rest) : fmt::format("{:#x}", instruction),
-                              [](const std::string& name) { return Site{.file = "", .function = name, .line = 0}; });
+    const SiteId where = site_of_function(is_known ? std::string(rest) : fmt::format("{:#x}", instruction));
     if ((source & kLoad) != 0)
       if (Status status = add(processor, address, 1, Access::kRead, where); !status) return status;
     return (source & kStore) == 0 ? Status() : add(processor, address, 1, Access::kWrite, where);

@@ -43,6 +43,15 @@ class TextSource : public ImportSource {
   // Adds an event at the current position.
   Status add(Event event, uint64_t processor);
   SiteId site(const std::string& text, Site (*parse)(const std::string&));
+  // Returns the site of which only the function, or the instruction's address, is known.
+  SiteId site_of_function(const std::string& function);
+  // The processor has fetched an instruction, which is a private reference if the options say so.
+  void count_private(uint64_t processor);
+  // To be called once a reference has been added for a line: now and then the private references that have been counted become
+  // events. More frequent ones would make the file larger for no use.
+  Status give_private_in_turn();
+  // Makes events of those that are left, at the end.
+  Status give_private();
   uint32_t name(const std::string& text);
 
   ImportOptions options_;
@@ -69,6 +78,9 @@ class TextSource : public ImportSource {
   std::vector<Event> events_;
   std::unordered_map<std::string, SiteId> sites_;
   std::unordered_map<std::string, uint32_t> names_;
+
+  std::vector<uint64_t> private_;  // references since give_private(), by processor
+  unsigned since_ = 0;
 };
 
 }  // namespace multigrain::trace
