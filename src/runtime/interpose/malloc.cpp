@@ -57,7 +57,8 @@ void* for_caller(const void* caller, Allocate allocate) {
 }
 
 void* aligned(size_t alignment, size_t size, const void* caller) {
-  if (const SharedMalloc* const shared = shared_malloc_for(caller)) return shared->allocate(size, alignment, false);
+  if (const SharedMalloc* const shared = shared_malloc_for(caller))
+    return shared->allocate(size, alignment, false, caller);
   return for_caller(caller, [=] { return heap::allocate_aligned(alignment, size); });
 }
 
@@ -71,7 +72,7 @@ void* aligned_or_errno(size_t alignment, size_t size, const void* caller) {
 
 void* resize(void* block, size_t size, const void* caller) {
   if (const SharedMalloc* const shared = block != nullptr ? shared_malloc_of(block) : shared_malloc_for(caller))
-    return shared->reallocate(block, size);
+    return shared->reallocate(block, size, caller);
   return for_caller(caller, [=] { return heap::reallocate(block, size); });
 }
 }  // namespace
@@ -90,13 +91,15 @@ void* mg_pvalloc(size_t size) MG_EXPORT(pvalloc);
 size_t mg_malloc_usable_size(void* block) MG_EXPORT(malloc_usable_size);
 
 void* mg_malloc(size_t size) {
-  if (const SharedMalloc* const shared = shared_malloc_for(MG_CALLER)) return shared->allocate(size, 0, false);
+  if (const SharedMalloc* const shared = shared_malloc_for(MG_CALLER))
+    return shared->allocate(size, 0, false, MG_CALLER);
   return for_caller(MG_CALLER, [=] { return heap::allocate(size); });
 }
 void* mg_calloc(size_t count, size_t size) {
   size_t bytes;
   const SharedMalloc* const shared = shared_malloc_for(MG_CALLER);
-  if (shared != nullptr && !__builtin_mul_overflow(count, size, &bytes)) return shared->allocate(bytes, 0, true);
+  if (shared != nullptr && !__builtin_mul_overflow(count, size, &bytes))
+    return shared->allocate(bytes, 0, true, MG_CALLER);
   return for_caller(MG_CALLER, [=] { return heap::allocate_zeroed(count, size); });
 }
 void* mg_realloc(void* block, size_t size) {

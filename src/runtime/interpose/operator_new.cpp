@@ -11,7 +11,8 @@ namespace multigrain {
 namespace {
 
 void* allocate(size_t size, size_t alignment, const void* caller) {
-  if (const SharedMalloc* const shared = shared_malloc_for(caller)) return shared->allocate(size, alignment, false);
+  if (const SharedMalloc* const shared = shared_malloc_for(caller))
+    return shared->allocate(size, alignment, false, caller);
   if (size == 0) size = 1;
   return alignment == 0 ? std::malloc(size) : std::aligned_alloc(alignment, (size + alignment - 1) & ~(alignment - 1));
 }

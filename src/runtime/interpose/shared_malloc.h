@@ -9,12 +9,13 @@ namespace multigrain {
 
 // The functions that give such memory. They have the semantics of the C library, errno included.
 struct SharedMalloc {
-  // Returns whether code at this address, which is about to allocate, is to get shared memory. Async-signal-safe.
+  // Returns whether code at this address is to get shared memory. Async-signal-safe.
   bool (*is_for)(const void* caller);
   // Returns whether the block came from `allocate`. Async-signal-safe.
   bool (*owns)(const void* block);
-  void* (*allocate)(size_t size, size_t alignment, bool zeroed);  // `alignment` is a power of two, or 0
-  void* (*reallocate)(void* block, size_t size);                  // `block` is null, or one that it owns
+  // `alignment` is a power of two, or 0; `caller` is the address to which the call that allocates returns.
+  void* (*allocate)(size_t size, size_t alignment, bool zeroed, const void* caller);
+  void* (*reallocate)(void* block, size_t size, const void* caller);  // `block` is null, or one that it owns
   void (*release)(void* block);
   size_t (*usable_size)(void* block);
 };
