@@ -28,7 +28,7 @@ class Search {
   }
 
   std::vector<LockCycle> run() {
-    // Each circle is found from its lowest lock on, so once only; short ones first.
+    // Each cycle is found from its lowest lock on, so once only; short ones first.
     std::vector<uint64_t> locks;
     for (const auto& [lock, edges] : from_) locks.push_back(lock);
     std::ranges::sort(locks);

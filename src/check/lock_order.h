@@ -1,5 +1,5 @@
 // The order in which processors take locks, for mgrun --check. A processor that waits for lock B while it holds lock A makes
-// an edge from A to B. A circle of edges is a deadlock that can happen, whether or not it has, if its edges can be made at
+// an edge from A to B. A cycle of edges is a deadlock that can happen, whether or not it has, if its edges can be made at
 // one time: by processors that differ, and under no lock that two of them held (Havelund, "Using Runtime Analysis to Guide
 // Model Checking of Java Programs", SPIN 2000). These are values, which know no lock of the runtime.
 #pragma once
@@ -59,7 +59,7 @@ class LockOrder {
 
 using LockCycle = std::vector<LockEdge>;  // each edge wants what the next one holds, and the last what the first holds
 
-// Returns circles that can be deadlocks, at most one for each set of locks, and at most `most`. Circles of more than six locks
+// Returns cycles that can be deadlocks, at most one for each set of locks, and at most `most`. Cycles of more than six locks
 // are not looked for.
 std::vector<LockCycle> find_cycles(std::span<const LockEdge> edges, size_t most);
 

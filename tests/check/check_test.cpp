@@ -142,7 +142,7 @@ TEST(Locks, TakenInTwoOrders) {
             HasSubstr("in_order at " + line("first lock")), HasSubstr("(created at erring_program.c:")));
 }
 
-TEST(Locks, TakenInACircleOfThree) {
+TEST(Locks, TakenInACycleOfThree) {
   const Outcome it = check("3x1", "three_orders");
   EXPECT_EQ(it.status, 66) << it.text;
   EXPECT_THAT(it.text, HasSubstr("3 locks are taken in orders that can end in a deadlock"));

@@ -1,4 +1,4 @@
-// The values behind mgrun --check: records and redzones of blocks, and circles in the order of locks.
+// The values behind mgrun --check: records and redzones of blocks, and cycles in the order of locks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -63,7 +63,7 @@ class Orders : public testing::Test {
   LockOrder order_;
 };
 
-TEST_F(Orders, OneOrderIsNoCircle) {
+TEST_F(Orders, OneOrderIsNoCycle) {
   for (uint32_t processor = 0; processor < 3; ++processor) take(processor, {1, 2, 3});
   EXPECT_TRUE(cycles().empty());
 }
@@ -94,7 +94,7 @@ TEST_F(Orders, UnderOneGateTheyAreNone) {
   EXPECT_EQ(cycles().size(), 1u) << "the other gate does not keep it from the first processor's";
 }
 
-TEST_F(Orders, ACircleOfThreeNeedsThreeProcessors) {
+TEST_F(Orders, ACycleOfThreeNeedsThreeProcessors) {
   take(0, {1, 2});
   take(1, {2, 3});
   take(0, {3, 1});
