@@ -104,6 +104,32 @@ MULTIGRAIN_END multigrain_read_rights_epoch
   cmpq $3, 8(%r11,%rdx,8)
 .endm
 
+# Leaves in \first and \last the numbers of the first and the last line of \size bytes at rdi, and in r11 where the table of lines
+# is found. \last may be \size. Changes rcx.
+.macro MULTIGRAIN_FIND_LINES size first last
+  movabsq $0x480000000ff8, %r11
+  movzbl (%r11), %ecx
+  movabsq $-0x200000000000, %\first
+  addq %rdi, %\first
+  leaq -1(%\first,%\size), %\last
+  shrq %cl, %\first
+  shrq %cl, %\last
+.endm
+
+# Tests whether the words of the lines from \first to \last, which are three at most, are MG_FINE_EXCLUSIVE: the flag ZF says
+# so. r11 is as MULTIGRAIN_FIND_LINES leaves it. Changes \first.
+.macro MULTIGRAIN_LOOK_AT_LINES first last
+  cmpq $3, 8(%r11,%\first,8)
+  jne 8f
+  cmpq $3, 8(%r11,%\last,8)
+  jne 8f
+  # There may be a third line between the first and the last.
+  addq %\last, %\first
+  shrq %\first
+  cmpq $3, 8(%r11,%\first,8)
+8:
+.endm
+
 # Takes the address in rdi and the size in rdx, at most 64 bytes. Returns in rax what __multigrain_check_in_loop
 # (instrument/abi.h) returns, and keeps all registers except rax and r11.
   .hidden multigrain_check_in_loop
@@ -129,21 +155,8 @@ MULTIGRAIN_BEGIN multigrain_check_in_loop
   cmpq $2, %rcx
   ja 4f
 2:
-  movabsq $0x480000000ff8, %r11
-  movzbl (%r11), %ecx
-  movabsq $-0x200000000000, %rsi
-  addq %rdi, %rsi
-  leaq -1(%rsi,%rdx), %rdx
-  shrq %cl, %rsi
-  shrq %cl, %rdx
-  cmpq $3, 8(%r11,%rsi,8)
-  jne 5f
-  cmpq $3, 8(%r11,%rdx,8)
-  jne 5f
-  # There may be a third line between the first and the last.
-  addq %rdx, %rsi
-  shrq %rsi
-  cmpq $3, 8(%r11,%rsi,8)
+  MULTIGRAIN_FIND_LINES rdx rsi rdx
+  MULTIGRAIN_LOOK_AT_LINES rsi rdx
   jne 5f
   .cfi_remember_state
   MULTIGRAIN_POP rsi
@@ -235,18 +248,11 @@ MULTIGRAIN_BEGIN __multigrain_clear_and_poll
 MULTIGRAIN_END __multigrain_clear_and_poll
 
 # Publishes hazard 0 over the lines of the rsi bytes (at most 64) at rdi for stores, leaves its address in rax, and tests
-# whether the words of all of them, which are three at most, are MG_FINE_EXCLUSIVE: the flag ZF says so. Changes rcx, rdx, r8
-# and r11.
+# whether this node may store to all of them, as MULTIGRAIN_LOOK_AT_LINES does. Changes rcx, rdx, r8 and r11.
 .macro MULTIGRAIN_PUBLISH_RUN
   movq __multigrain_hazards@gottpoff(%rip), %rax
   movq %fs:(%rax), %rax
-  movabsq $0x480000000ff8, %r11
-  movzbl (%r11), %ecx
-  movabsq $-0x200000000000, %rdx
-  addq %rdi, %rdx
-  leaq -1(%rdx,%rsi), %r8
-  shrq %cl, %rdx
-  shrq %cl, %r8
+  MULTIGRAIN_FIND_LINES rsi rdx r8
   movq %r8, %rcx
   subq %rdx, %rcx
   incq %rcx
@@ -254,14 +260,7 @@ MULTIGRAIN_END __multigrain_clear_and_poll
   addq %rdx, %rcx
   btsq $63, %rcx
   xchgq %rcx, (%rax)
-  cmpq $3, 8(%r11,%rdx,8)
-  jne 8f
-  cmpq $3, 8(%r11,%r8,8)
-  jne 8f
-  addq %r8, %rdx
-  shrq %rdx
-  cmpq $3, 8(%r11,%rdx,8)
-8:
+  MULTIGRAIN_LOOK_AT_LINES rdx r8
 .endm
 
 MULTIGRAIN_BEGIN __multigrain_begin_stores
@@ -295,6 +294,8 @@ MULTIGRAIN_BEGIN __multigrain_try_stores
   ret
 MULTIGRAIN_END __multigrain_try_stores
 .purgem MULTIGRAIN_PUBLISH_RUN
+.purgem MULTIGRAIN_LOOK_AT_LINES
+.purgem MULTIGRAIN_FIND_LINES
 
 # `store` is the instruction that makes the store.
 .macro MULTIGRAIN_STORE size store
