@@ -237,6 +237,28 @@ class Machine {
   [[nodiscard]] bool is_time_asked(const Thread& thread) const;
 };
 
+// A machine whose nodes have drivers of this kind, and `State` shows their insides: of each page a record and its transitions' part.
+template <typename Driver, typename State>
+class MachineOf : public Machine {
+ public:
+  using Machine::Machine;
+
+  [[nodiscard]] State state(unsigned node) const { return {*drivers_[node]}; }
+
+  [[nodiscard]] Driver& driver(unsigned node) const override { return *drivers_[node]; }
+  [[nodiscard]] const void* record(unsigned node, unsigned page) const override { return &state(node).record(page); }
+  [[nodiscard]] const SpinLock& lock(unsigned node, unsigned page) const override {
+    return state(node).record(page).lock;
+  }
+  [[nodiscard]] bool is_held(unsigned node, unsigned page) const override { return state(node).page(page).held; }
+  [[nodiscard]] bool is_returning(unsigned node, unsigned page) const override {
+    return state(node).page(page).returning != 0;
+  }
+
+ protected:
+  std::array<std::unique_ptr<Driver>, kMaxNodes> drivers_;
+};
+
 inline Machine* g_machine = nullptr;
 
 // driver_explorer.h says what a world has. A protocol derives its own, which says what a scenario is.

@@ -135,14 +135,14 @@ class PinnedHomes final : public HomeDirectory {
   const Pin pin_;
 };
 
-class Machine final : public exploring_pages::Machine {
+class Machine final : public exploring_pages::MachineOf<Driver, DriverState> {
  public:
   explicit Machine(const DriverScenario& scenario)
-      : exploring_pages::Machine({.nodes = scenario.nodes,
-                                  .homes = scenario.homes,
-                                  .processors = scenario.processors,
-                                  .programs = scenario.programs,
-                                  .most_faults = kMostFaults}),
+      : MachineOf({.nodes = scenario.nodes,
+                   .homes = scenario.homes,
+                   .processors = scenario.processors,
+                   .programs = scenario.programs,
+                   .most_faults = kMostFaults}),
         pin_(scenario.pin),
         pinned_(homes, scenario.pin) {
     for (const auto& program : scenario.programs)
@@ -158,17 +158,6 @@ class Machine final : public exploring_pages::Machine {
     }
   }
 
-  [[nodiscard]] DriverState state(unsigned node) const { return {*drivers_[node]}; }
-
-  [[nodiscard]] Protocol& driver(unsigned node) const override { return *drivers_[node]; }
-  [[nodiscard]] const void* record(unsigned node, unsigned page) const override { return &state(node).record(page); }
-  [[nodiscard]] const SpinLock& lock(unsigned node, unsigned page) const override {
-    return state(node).record(page).lock;
-  }
-  [[nodiscard]] bool is_held(unsigned node, unsigned page) const override { return state(node).page(page).held; }
-  [[nodiscard]] bool is_returning(unsigned node, unsigned page) const override {
-    return state(node).page(page).returning != 0;
-  }
   [[nodiscard]] const EventCount* granted(unsigned node, unsigned page, bool is_write) const override {
     const auto& record = state(node).record(page);
     return is_write ? &record.writers : &record.readers;
@@ -242,7 +231,6 @@ class Machine final : public exploring_pages::Machine {
   bool reconsiders_ = false;
   std::vector<int> files_;
   std::array<Mapped, kMaxNodes> mapped_{};
-  std::array<std::unique_ptr<Driver>, kMaxNodes> drivers_;
 };
 
 // (P1), in what the views allow: if a node may write a frame, no node uses another one.

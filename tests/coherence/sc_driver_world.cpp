@@ -5,11 +5,11 @@
 namespace multigrain::sc::explored {
 
 Machine::Machine(const Scenario& scenario)
-    : exploring_pages::Machine({.nodes = scenario.nodes,
-                                .homes = scenario.homes,
-                                .processors = scenario.processors,
-                                .programs = scenario.programs,
-                                .most_faults = kMostFaults}),
+    : MachineOf({.nodes = scenario.nodes,
+                 .homes = scenario.homes,
+                 .processors = scenario.processors,
+                 .programs = scenario.programs,
+                 .most_faults = kMostFaults}),
       expects_writes_(scenario.expects_writes) {
   for (uint16_t n = 0; n < scenario.nodes; ++n) {
     exploring_pages::NodeOf& node = nodes[n];

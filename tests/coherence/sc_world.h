@@ -123,21 +123,10 @@ struct DriverState {
   }
 };
 
-class Machine final : public exploring_pages::Machine {
+class Machine final : public exploring_pages::MachineOf<Driver, DriverState> {
  public:
   explicit Machine(const Scenario& scenario);
 
-  [[nodiscard]] DriverState state(unsigned node) const { return {*drivers_[node]}; }
-
-  [[nodiscard]] Protocol& driver(unsigned node) const override { return *drivers_[node]; }
-  [[nodiscard]] const void* record(unsigned node, unsigned page) const override { return &state(node).record(page); }
-  [[nodiscard]] const SpinLock& lock(unsigned node, unsigned page) const override {
-    return state(node).record(page).lock;
-  }
-  [[nodiscard]] bool is_held(unsigned node, unsigned page) const override { return state(node).page(page).held; }
-  [[nodiscard]] bool is_returning(unsigned node, unsigned page) const override {
-    return state(node).page(page).returning != 0;
-  }
   [[nodiscard]] const EventCount* granted(unsigned node, unsigned page, bool is_write) const override {
     return state(node).granted(page, is_write);
   }
@@ -159,7 +148,6 @@ class Machine final : public exploring_pages::Machine {
 
  private:
   const bool expects_writes_;
-  std::array<std::unique_ptr<Driver>, kMaxNodes> drivers_;
 };
 
 }  // namespace multigrain::sc::explored
