@@ -1,4 +1,4 @@
-// A list of pages to which any thread adds, and which one thread takes as a whole: those with a hold, or to thaw.
+// Lists of pages: any thread adds to one, and one thread takes it as a whole.
 #pragma once
 
 #include <atomic>

@@ -41,7 +41,7 @@ void note(int signal) {
 }
 
 // The terminal shows another screen, and gives each key at once, until this ends. Signals that would end the process before it is
-// as it was arrive only in wait(), and then it says so.
+// as it was arrive only in wait_for_end(), which says so.
 class Screen {
  public:
   Screen() {

@@ -32,7 +32,7 @@
 
 namespace multigrain::placement {
 
-// A test that explores the driver sees its insides through this (tests/coherence/placement_world.h).
+// A test that explores the driver sees its insides through this (tests/coherence/placement_driver_world.cpp).
 namespace explored {
 struct DriverState;
 }

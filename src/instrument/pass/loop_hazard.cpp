@@ -393,7 +393,8 @@ void LoopHazard::finish() {
         SplitBlockAndInsertIfThen(builder.CreateICmpSLE(left, builder.getInt64(0)), back, false, rarely);
     builder.SetInsertPoint(then);
     if (iteration.polls) {
-      // This is not often, so that one call in place of the code for both costs little time, and saves much code.
+      // The count runs out once in a thousand instructions, so one call in place of the code for both costs little time, and saves
+      // much code.
       auto* const type = FunctionType::get(builder.getVoidTy(), false);
       call_cold_entry(builder, cold_entry(module, "__multigrain_clear_and_poll", type), {});
       note_cleared(builder);
