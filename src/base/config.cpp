@@ -378,10 +378,10 @@ std::vector<const char*> run_settings() {
 }
 
 bool is_told_to_a_node(std::string_view name) {
-  // runtime/environment.h has three of them, status/node_status.h and runtime/interpreter.h one each.
-  constexpr std::string_view kNames[] = {"MULTIGRAIN_NODE",       "MULTIGRAIN_JOB_FD",     "MULTIGRAIN_WIREUP",
-                                         "MULTIGRAIN_FRAMES_FDS", "MULTIGRAIN_CORES",      "MULTIGRAIN_PIN",
-                                         "MULTIGRAIN_STATUS_FD",  "MULTIGRAIN_INTERPRETER"};
+  // runtime/environment.h has three of them, status/node_status.h, runtime/interpreter.h and base/fork_server.h one each.
+  constexpr std::string_view kNames[] = {"MULTIGRAIN_NODE",       "MULTIGRAIN_JOB_FD",      "MULTIGRAIN_WIREUP",
+                                         "MULTIGRAIN_FRAMES_FDS", "MULTIGRAIN_CORES",       "MULTIGRAIN_PIN",
+                                         "MULTIGRAIN_STATUS_FD",  "MULTIGRAIN_INTERPRETER", "MULTIGRAIN_FORK_SERVER"};
   return std::ranges::find(kNames, name) != std::end(kNames);
 }
 
@@ -392,7 +392,8 @@ constexpr std::string_view kOtherVariables[] = {
     "MULTIGRAIN_FRAMES_FDS", "MULTIGRAIN_CORES",  "MULTIGRAIN_PIN",
     "MULTIGRAIN_STATUS_FD",  "MULTIGRAIN_SPIN",   "MULTIGRAIN_PRIVATE_LIBRARIES",
     "MULTIGRAIN_SSH",        "MULTIGRAIN_PYTHON", "MULTIGRAIN_CLANG",
-    "MULTIGRAIN_CLANGXX",    "MULTIGRAIN_RECORD", "MULTIGRAIN_INTERPRETER"};
+    "MULTIGRAIN_CLANGXX",    "MULTIGRAIN_RECORD", "MULTIGRAIN_INTERPRETER",
+    "MULTIGRAIN_FORK_SERVER"};
 
 // Returns how many letters must be changed, put in or left out (Levenshtein's distance).
 size_t distance(std::string_view a, std::string_view b) {

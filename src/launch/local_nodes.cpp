@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <fstream>
+#include <limits>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -79,6 +80,8 @@ Status LocalNodes::check() {
           check_open_files(std::max(shared, of_ucx), fmt::format("a run of {} nodes", job_.config.nodes));
       !status)
     return status;
+  // Over UCX nodes may be on several hosts, and a hosted program has no library that would fork it.
+  copies_ = job_.config.nodes > 1 && job_.config.fabric == FabricKind::kShm && !job_.hosted && !can_fix_addresses();
   return choose_placement();
 }
 
@@ -176,6 +179,54 @@ std::vector<std::string> LocalNodes::environment_of(NodeId id, int wireup_fd, in
   return result;
 }
 
+NodeStart LocalNodes::process_of(NodeId id, int wireup_fd, int status_fd, const StandardDescriptors& standard) const {
+  NodeStart start;
+  start.path = job_.path;
+  start.arguments = job_.arguments;
+  start.environment = environment_of(id, wireup_fd, status_fd);
+  start.signal_mask = job_.signal_mask;
+  start.inherited = frames_fds_;
+  start.any_addresses = job_.config.nodes == 1;
+  if (job_fd_ >= 0) start.inherited.push_back(job_fd_);
+  if (wireup_fd >= 0) start.inherited.push_back(wireup_fd);
+  start.inherited.push_back(status_fd);
+  start.input = standard.input;
+  start.output = standard.output;
+  start.error = standard.error;
+  return start;
+}
+
+// The server has the environment of a node, with room for the values of every other one.
+Result<pid_t> LocalNodes::fork_next(const NodeStart& start, int status_fd) {
+  constexpr size_t kDigits = std::numeric_limits<int>::digits10 + 1;
+  const std::pair<std::string_view, size_t> of_a_node[] = {
+      {"MULTIGRAIN_NODE", kDigits},
+      {kStatusVariable, kDigits},
+      {"MULTIGRAIN_PIN", (kDigits + 1) * job_.config.processors_per_node}};
+  std::vector<std::string> variables;
+  NodeStart server = start;
+  std::erase(server.inherited, status_fd);
+  for (std::string& entry : server.environment) {
+    const size_t equals = entry.find('=');
+    const auto found = std::ranges::find(of_a_node, std::string_view(entry).substr(0, equals),
+                                         &std::pair<std::string_view, size_t>::first);
+    if (found == std::end(of_a_node)) continue;
+    if (found->first != kStatusVariable) variables.push_back(entry);  // the server has a descriptor of its own for it
+    entry = fmt::format("{}={:0>{}}", found->first, 0, found->second);
+  }
+  if (forks_ == nullptr) {
+    auto started = ForkServer::start(std::move(server));
+    if (!started) return tl::unexpected<Error>(started.error());
+    forks_ = std::move(*started);
+  }
+  const auto or_own = [](int descriptor, int own) { return descriptor >= 0 ? descriptor : own; };
+  Result<pid_t> pid =
+      forks_->fork_node(variables, or_own(start.input, STDIN_FILENO), or_own(start.output, STDOUT_FILENO),
+                        or_own(start.error, STDERR_FILENO), status_fd);
+  if (pid && processes_.size() + 1 == job_.count) forks_.reset();
+  return pid;
+}
+
 Result<pid_t> LocalNodes::start_next(const StandardDescriptors& standard) {
   const NodeId id(static_cast<uint16_t>(job_.first.value + processes_.size()));
   FileDescriptor wireup;
@@ -187,20 +238,8 @@ Result<pid_t> LocalNodes::start_next(const StandardDescriptors& standard) {
   const Result<int> opened_status = statuses_.open_next();
   if (!opened_status) return tl::unexpected<Error>(opened_status.error());
   const FileDescriptor status(*opened_status);
-  NodeStart start;
-  start.path = job_.path;
-  start.arguments = job_.arguments;
-  start.environment = environment_of(id, wireup.get(), status.get());
-  start.signal_mask = job_.signal_mask;
-  start.inherited = frames_fds_;
-  start.alone = job_.config.nodes == 1;
-  if (job_fd_ >= 0) start.inherited.push_back(job_fd_);
-  if (wireup.is_open()) start.inherited.push_back(wireup.get());
-  start.inherited.push_back(status.get());
-  start.input = standard.input;
-  start.output = standard.output;
-  start.error = standard.error;
-  Result<pid_t> pid = start_node(start);
+  const NodeStart start = process_of(id, wireup.get(), status.get(), standard);
+  Result<pid_t> pid = copies_ ? fork_next(start, status.get()) : start_node(start);
   if (pid) {
     processes_.push_back({*pid});
     statuses_.started(*pid);
@@ -260,6 +299,7 @@ void LocalNodes::abort(NodeId culprit) {
 }
 
 void LocalNodes::kill_all() {
+  forks_.reset();
   signal_all(SIGKILL);
   for (Process& process : processes_) {
     if (!process.ended) waitpid(process.pid, nullptr, 0);
@@ -282,9 +322,10 @@ void LocalNodes::end_adopted_processes() {
 std::string LocalNodes::description() const {
   const unsigned per_node = job_.config.processors_per_node;
   const unsigned cores = usable_cores();
-  return fmt::format("{} node{} of {} processor{} on {} core{}, {}", job_.count, job_.count == 1 ? "" : "s", per_node,
+  return fmt::format("{} node{} of {} processor{} on {} core{}, {}{}", job_.count, job_.count == 1 ? "" : "s", per_node,
                      per_node == 1 ? "" : "s", cores, cores == 1 ? "" : "s",
-                     cores_.empty() ? "not pinned" : fmt::format("pinned to {}", fmt::join(cores_, ",")));
+                     cores_.empty() ? "not pinned" : fmt::format("pinned to {}", fmt::join(cores_, ",")),
+                     copies_ ? ", copies of one process, because address randomisation cannot be turned off" : "");
 }
 
 }  // namespace multigrain

@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <sys/types.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -19,6 +20,7 @@
 #include "base/ids.h"
 #include "fabric/shm/job_memory.h"
 #include "launch/command_line.h"
+#include "launch/fork_server.h"
 #include "launch/node_process.h"
 #include "launch/node_statuses.h"
 #include "launch/supervisor.h"
@@ -97,6 +99,9 @@ class LocalNodes {
   Status create_memory();
   void close_frames();
   [[nodiscard]] std::vector<std::string> environment_of(NodeId id, int wireup_fd, int status_fd) const;
+  [[nodiscard]] NodeStart process_of(NodeId id, int wireup_fd, int status_fd,
+                                     const StandardDescriptors& standard) const;
+  Result<pid_t> fork_next(const NodeStart& start, int status_fd);
   [[nodiscard]] bool has_attached(NodeId id) const;
   MemoryKill was_memory_kill(int status);
 
@@ -106,7 +111,9 @@ class LocalNodes {
   std::vector<int> frames_fds_;  // used with shm
   int job_fd_ = -1;
   std::optional<JobMemory> memory_;
-  WireupChannels channels_;  // used with ucx
+  bool copies_ = false;                // the nodes are copies of one process, because addresses are randomised
+  std::unique_ptr<ForkServer> forks_;  // which that is, while nodes are started
+  WireupChannels channels_;            // used with ucx
   NodeStatuses statuses_;
   std::vector<Process> processes_;
   std::optional<uint64_t> memory_kills_;  // the kernel's count when was_memory_kill() last read it

@@ -34,10 +34,11 @@ tl::unexpected<Error> describe(const ChildFailure& failure, const std::string& p
     case ChildFailure::Step::kProcess:
       return fail_errno(failure.code, "cannot start a node: no process");
     case ChildFailure::Step::kPrepare:
-      return fail_errno(failure.code,
-                        "cannot turn address randomisation off (the system call personality), which several nodes "
-                        "need to agree on addresses; Docker's default profile forbids it: start the container with "
-                        "docker run --security-opt seccomp=unconfined, or with a profile that allows personality");
+      return fail_errno(
+          failure.code,
+          "cannot turn address randomisation off (the system call personality), which nodes on several hosts, "
+          "and binaries, need to agree on addresses; Docker's default profile forbids it: start the container with "
+          "docker run --security-opt seccomp=unconfined, or with a profile that allows personality");
     case ChildFailure::Step::kDescriptors:
       return fail_errno(failure.code, "cannot hand descriptors to a node");
     case ChildFailure::Step::kExec:
@@ -64,10 +65,17 @@ Result<pid_t> start_node(const NodeStart& start) {
   child.signal_mask = start.signal_mask;
   // mgrun ignores this signal, and reports files that grow too large itself (tools/mgrun).
   child.default_signals = {SIGXFSZ};
-  child.prepare = [alone = start.alone] { return fix_addresses() || alone; };
+  child.prepare = [any = start.any_addresses] { return fix_addresses() || any; };
   const auto node = try_start_child(child);
   if (node) return *node;
   return describe(node.error(), start.path);
+}
+
+bool can_fix_addresses() {
+  const int before = personality(0xffffffff);
+  const bool can = fix_addresses();
+  if (before >= 0) personality(static_cast<unsigned long>(before));
+  return can;
 }
 
 }  // namespace multigrain

@@ -16,7 +16,7 @@ struct NodeStart {
   std::vector<std::string> arguments;    // argv, the name first
   std::vector<std::string> environment;  // NAME=value
   std::vector<int> inherited;            // descriptors that the node keeps, at the same numbers
-  bool alone = false;                    // no other node's addresses must equal its own
+  bool any_addresses = false;            // start it even where address randomisation cannot be turned off
   int input = -1;                        // becomes its descriptor 0; -1: the descriptor of this process
   int output = -1;                       // becomes its descriptor 1
   int error = -1;                        // becomes its descriptor 2
@@ -25,10 +25,12 @@ struct NodeStart {
 
 // Starts the node and returns its pid once the program runs in it (exec has succeeded). The child
 //  - dies when the caller dies, however that happens (PR_SET_PDEATHSIG);
-//  - has address randomisation off, so that all nodes agree on addresses (a node that is `alone` starts even where that
-//    is not permitted);
+//  - has address randomisation off, so that all nodes agree on addresses;
 //  - stays in the caller's process group: Control-C reaches it, and it may read from the terminal.
 // The calling thread lives as long as the run, and is the only thread of its process.
 Result<pid_t> start_node(const NodeStart& start);
+
+// Returns whether start_node() can turn address randomisation off, or it is off on this machine.
+bool can_fix_addresses();
 
 }  // namespace multigrain

@@ -48,6 +48,8 @@ def variable(pid, name):
 
 
 class EndsTest(unittest.TestCase):
+    LAUNCHER = [MGRUN]
+
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="multigrain-ends-")
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
@@ -62,7 +64,7 @@ class EndsTest(unittest.TestCase):
         """A run that computes (or, by the argument "sleep", sleeps) until something ends it, when all its nodes are at work."""
         self.err = open(f"{self.folder}/err", "w+", encoding="utf-8")
         self.addCleanup(self.err.close)
-        process = subprocess.Popen([MGRUN, *options, ENDLESS, *([argument] if argument else [])], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        process = subprocess.Popen([*self.LAUNCHER, *options, ENDLESS, *([argument] if argument else [])], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=self.err, text=True, start_new_session=True)
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.wait)
@@ -265,25 +267,70 @@ class Group:
         return done.returncode, done.stdout, done.stderr
 
 
-class WithoutPersonality(EndsTest):
-    """As in a container of Docker's, whose default profile does not let address randomisation be turned off."""
+class AsInDocker(EndsTest):
+    """Under Docker's default profile address randomisation stays on: nodes are copies of one process, forked as it is loaded."""
 
-    FORBID = f"{BIN}/tests/forbid_personality"
+    LAUNCHER = [f"{BIN}/tests/as_in_docker", MGRUN]
 
-    def test_one_node_starts(self):
-        status, out, err = self.run_command(self.FORBID, MGRUN, *BRIEF)
-        self.assertEqual((status, err), (0, ""))
-        self.assertIn("check: passed", out)
-
-    def test_several_nodes_say_what_to_do(self):
+    def setUp(self):
+        super().setUp()
         with open("/proc/sys/kernel/randomize_va_space", encoding="ascii") as file:
             if file.read().strip() == "0":
                 self.skipTest("address randomisation is off on this machine")
-        for where in (["--nodes", "2"], ["--hosts", "localhost:2"]):
-            status, out, err = self.run_command(self.FORBID, MGRUN, *where, *BRIEF)
-            self.assertEqual((status, out), (2, ""))
-            self.assertIn("docker run --security-opt seccomp=unconfined", err)
-            self.assertEqual(len(err.splitlines()), 1, err)
+
+    def test_programs_run_on_any_number_of_nodes(self):
+        for where in (["--nodes", "1"], ["--nodes", "2"], ["--nodes", "4", "--procs-per-node", "2"]):
+            with self.subTest(where=where):
+                status, out, err = self.run_command(*self.LAUNCHER, *where, *BRIEF)
+                self.assertEqual((status, err), (0, ""))
+                self.assertIn("check: passed", out)
+
+    def test_each_node_has_its_own_number_input_and_output(self):
+        run = subprocess.run([*self.LAUNCHER, "--nodes", "3", "--label-output", "sh", "-c",
+                              "read line; echo $line $MULTIGRAIN_NODE; exec \"$@\"", "sh", *BRIEF],
+                             input="a line\n", capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        self.assertEqual((run.returncode, run.stderr), (0, ""))
+        # The shell becomes the process of which the nodes are copies, so that it has run once.
+        self.assertRegex(run.stdout, r"(?m)^\[0\] a line 0+$")
+        self.assertRegex(run.stdout, r"(?m)^\[0\] check: passed")
+
+    def test_nodes_are_the_launchers_children_and_end_with_it(self):
+        run = self.start("--nodes", "3")
+        nodes = [self.node(run, number) for number in range(3)]
+        self.assertEqual(sorted(children(run.pid)), sorted(nodes))
+        run.kill()
+        self.assertTrue(eventually(lambda: not any(os.path.exists(f"/proc/{pid}/exe") for pid in nodes)))
+
+    def test_a_node_that_is_killed_ends_the_run(self):
+        run = self.start("--nodes", "3")
+        os.kill(self.node(run, 2), signal.SIGKILL)
+        self.assertEqual(run.wait(PATIENCE_S), 1)
+        self.assertRegex(self.messages(), r"^mgrun: node 2 \(pid \d+\) was killed by signal 9 \(Killed\); the run ends\n$")
+
+    def test_what_cannot_be_copied_says_why(self):
+        for program, why in ((["true"], "it has ended, with status 0, and has not loaded Multigrain's library"),
+                             (["sh", "-c", "kill -9 $$"], "it has ended, with signal 9"),
+                             (["sh", "-c", '"$@"; true', "sh", *BRIEF], "another program's child")):
+            with self.subTest(program=program):
+                status, out, err = self.run_command(*self.LAUNCHER, "--nodes", "2", *program)
+                self.assertEqual((status, out), (2, ""))
+                self.assertIn(why, err)
+                self.assertEqual(len(err.splitlines()), 1, err)
+
+    def test_a_signal_ends_the_wait_for_a_program_that_is_none_of_multigrains(self):
+        run = subprocess.Popen([*self.LAUNCHER, "--nodes", "2", "sleep", "1000"], stdin=subprocess.DEVNULL,
+                               stderr=subprocess.PIPE, text=True)
+        self.addCleanup(run.stderr.close)
+        self.assertTrue(eventually(lambda: children(run.pid)))
+        run.terminate()
+        self.assertEqual(run.wait(PATIENCE_S), 2)
+        self.assertIn("has come before the program had loaded Multigrain's library", run.stderr.read())
+
+    def test_several_hosts_say_what_to_do(self):
+        status, out, err = self.run_command(*self.LAUNCHER, "--hosts", "localhost:2", *BRIEF)
+        self.assertEqual((status, out), (2, ""))
+        self.assertIn("docker run --security-opt seccomp=unconfined", err)
+        self.assertEqual(len(err.splitlines()), 1, err)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ namespace {
 // Node 0 prints the sentence. The other nodes give it time to, or the launcher would report their ends.
 [[noreturn]] void refuse(const char* sentence) {
   const char* const node = std::getenv("MULTIGRAIN_NODE");
-  if (node != nullptr && std::strcmp(node, "0") != 0) {
+  if (node != nullptr && std::strtoul(node, nullptr, 10) != 0) {
     const timespec a_second{1, 0};
     ::syscall(SYS_nanosleep, &a_second, nullptr);
     ::syscall(SYS_exit_group, 2);

@@ -154,6 +154,11 @@ bool private_heap_active() {
 }
 #endif
 
+void heap_of_forked_node() {
+  g_mode.store(Mode::kUndecided, std::memory_order_release);
+  decide();
+}
+
 bool in_private_heap(uintptr_t address, size_t length) {
   return g_private.has(address, length);
 }

@@ -1,5 +1,5 @@
-// Runs a command under Docker's default rule for the system call personality(): the program may ask, and may change
-// little, but address randomisation stays on.
+// Runs a command under those rules of Docker's default profile that matter to Multigrain: personality() may ask, and may
+// change little, but address randomisation stays on; userfaultfd() is forbidden.
 #include <errno.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -14,6 +14,7 @@ int main(int argc, char** argv) {
   if (argc < 2) return 2;
   sock_filter filter[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_userfaultfd, 6, 0),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_personality, 0, 6),
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[0])),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0x0, 4, 0),
@@ -25,7 +26,7 @@ int main(int argc, char** argv) {
   };
   const sock_fprog program = {sizeof filter / sizeof *filter, filter};
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
-    perror("forbid_personality");
+    perror("as_in_docker");
     return 2;
   }
   execvp(argv[1], argv + 1);
