@@ -135,9 +135,9 @@ class Fabric {
     for (const Piece& piece : pieces) put(to, segment, offset + piece.offset, {piece.bytes, piece.length});
     return {};
   }
-  // Returns where the calling node may store into that range by itself, instead of putting: by ordinary stores, of which other nodes
-  // see the old or the new value of each aligned word, as of a put. nullptr if it cannot: what is between the nodes
-  // carries only operations.
+  // Returns where the calling node reaches that range by itself, instead of by puts and atomics: by ordinary stores, of which other nodes
+  // see the old or the new value of each aligned word, as of a put, and by atomic instructions. nullptr if it cannot: what is between
+  // the nodes carries only operations.
   virtual std::byte* memory_of(NodeId /*to*/, SegmentId /*segment*/, uint64_t /*offset*/, uint64_t /*length*/) {
     return nullptr;
   }

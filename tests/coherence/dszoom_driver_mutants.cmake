@@ -52,12 +52,11 @@ mutate([[  for (uint32_t i = run; i < entries.size(); ++i)
 mutate([[    if (covers(hazards[i], line.number, line.run, loads) && scan]] [[    if (covers(hazards[i], line.number, is(Mutant::kLooksAtFirstOfRun) ? 1 : line.run, loads) && scan]])
 
 # kRevokesFirstOfRun
-mutate([[        for (uint32_t i = 0; i < line_.run; ++i) {
-          if (i != 0) started(last_);
-          swap(operation.node, SegmentId::kLines, (line_.number + i) * sizeof(uint64_t), operation.word, ignored_);
-]] [[        for (uint32_t i = 0; i < (is(Mutant::kRevokesFirstOfRun) ? 1 : line_.run); ++i) {
-          if (i != 0) started(last_);
-          swap(operation.node, SegmentId::kLines, (line_.number + i) * sizeof(uint64_t), operation.word, ignored_);
+mutate([[        swap_words_of_run(operation.node, operation.word, ignored_);
+]] [[        if (is(Mutant::kRevokesFirstOfRun))
+          swap(operation.node, SegmentId::kLines, line_.number * sizeof(uint64_t), operation.word, ignored_[0]);
+        else
+          swap_words_of_run(operation.node, operation.word, ignored_);
 ]])
 
 # kKnowsLate

@@ -57,20 +57,14 @@ class Driver::StepUnderWay {
     switch (operation.verb) {
       case Verb::kLock:
         locks_ = line_.run;
-        for (uint32_t i = 0; i < line_.run; ++i) {
-          if (i != 0) started(last_);
-          swap(operation.node, SegmentId::kLines, (line_.number + i) * sizeof(uint64_t), kLocked, entries_[i]);
-        }
+        swap_words_of_run(operation.node, kLocked, entries_);
         break;
       case Verb::kRevokeRight:
-        for (uint32_t i = 0; i < line_.run; ++i) {
-          if (i != 0) started(last_);
-          swap(operation.node, SegmentId::kLines, (line_.number + i) * sizeof(uint64_t), operation.word, ignored_);
-        }
+        swap_words_of_run(operation.node, operation.word, ignored_);
         break;
       case Verb::kReplaceEpoch: {
         const uint64_t epoch = fresh_rights_epoch(driver_.self_);
-        swap(operation.node, SegmentId::kWords, words::kRightsEpoch, epoch, ignored_);
+        swap(operation.node, SegmentId::kWords, words::kRightsEpoch, epoch, ignored_[0]);
         scan_.set_epoch(operation.node, epoch);
         break;
       }
@@ -105,13 +99,32 @@ class Driver::StepUnderWay {
   static constexpr size_t kHazardWords = (1 + kSlotsAtOnce) * MG_FINE_HAZARDS;
 
   void started(Completion operation) {
+    if (operation.id == 0) return;
     if (under_way_ == started_.size()) finish();
-    started_[under_way_++] = operation;
+    started_[under_way_++] = operation.id;
   }
   // Swaps the word, after which hazards of the node that were recorded before do not count.
   void swap(NodeId node, SegmentId segment, uint64_t offset, uint64_t word, uint64_t& old) {
     scan_.restart(node);
     last_ = fabric_.start_fetch_and_set(node, segment, offset, word, old);
+  }
+  // Swaps the node's words of all lines of the run. Where this node reaches them by instructions of its own that is what
+  // the operations, one after the other, would do; a run has dozens of lines, and each operation is a call.
+  void swap_words_of_run(NodeId node, uint64_t word, std::span<uint64_t, kMostLines> old) {
+    const uint64_t offset = line_.number * sizeof(uint64_t);
+    std::byte* const here =
+        line_.run > 1 ? fabric_.memory_of(node, SegmentId::kLines, offset, line_.run * sizeof(uint64_t)) : nullptr;
+    if (here != nullptr) {
+      scan_.restart(node);
+      auto* const words = reinterpret_cast<uint64_t*>(here);
+      for (uint32_t i = 0; i < line_.run; ++i) old[i] = Words(words[i]).exchange(word, std::memory_order_seq_cst);
+      last_ = {};
+      return;
+    }
+    for (uint32_t i = 0; i < line_.run; ++i) {
+      if (i != 0) started(last_);
+      swap(node, SegmentId::kLines, offset + i * sizeof(uint64_t), word, old[i]);
+    }
   }
   // Gets the bytes, after the operation before if that is on the same node.
   void get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) {
@@ -136,7 +149,7 @@ class Driver::StepUnderWay {
   }
   // Waits for the operations that are under way, and looks at the hazards that they have brought.
   void finish() {
-    for (size_t i = 0; i < under_way_; ++i) fabric_.wait(started_[i]);
+    for (size_t i = 0; i < under_way_; ++i) fabric_.wait({started_[i]});
     under_way_ = 0;
     if (locks_ != 0) {
       outcome_.entry = entries_[0];
@@ -161,12 +174,12 @@ class Driver::StepUnderWay {
   uint32_t locks_ = 0;  // so many entries are being locked
   size_t scanning_ = 0;
   size_t under_way_ = 0;
-  uint64_t ignored_;  // old words that the miss does not need
   // These are not initialised, because they are kilobytes, of which most steps use a little.
+  std::array<uint64_t, kMostLines> ignored_;  // old words that the miss does not need
   std::array<std::array<uint64_t, kHazardWords>, kScansAtOnce> hazards_;
   std::array<Scan, kScansAtOnce> scans_;
   std::array<uint64_t, kMostLines> entries_;
-  std::array<Completion, 2 * kMaxNodes + 6 + kMostLines> started_;
+  std::array<uint64_t, 2 * kMaxNodes + 6 + kMostLines> started_;  // as in Completion
 };
 
 // Carries out a step, and waits for its operations. A step that locks entries may leave a shorter run.
@@ -258,10 +271,7 @@ void Driver::end(const Step& step, const Line& line, const std::byte* buffer, co
         fill(line.frame, buffer, line_size() * line.run);
         break;
       case Verb::kSetOwn:
-        for (uint64_t number = line.number; number < line.number + line.run; ++number) {
-          MULTIGRAIN_STEP(&word(number));
-          word(number).store(operation.word, std::memory_order_seq_cst);
-        }
+        set_words(line.number, line.run, operation.word);
         break;
       case Verb::kPublishHazard:
         publish_hazard(make_hazard(line.number, 1, true));
@@ -270,11 +280,34 @@ void Driver::end(const Step& step, const Line& line, const std::byte* buffer, co
         if (request.from != nullptr) read(request.out, request.from);
         break;
       case Verb::kUnlock:
-        for (uint32_t i = 0; i < line.run; ++i) unlock(line.home, line.number + i, operation.word);
+        unlock(line, operation.word);
         break;
       default:
         panic("the end of a miss has what only its steps have:", static_cast<uint64_t>(operation.verb));
     }
+  }
+}
+
+// Sets the own words of `count` lines. The last store is sequentially consistent, and with it all are in front of what follows.
+void Driver::set_words(uint64_t first, uint32_t count, uint64_t value) {
+  for (uint64_t number = first; number < first + count; ++number) {
+    MULTIGRAIN_STEP(&word(number));
+    word(number).store(value, number + 1 < first + count ? std::memory_order_release : std::memory_order_seq_cst);
+  }
+}
+
+// Unlocks the entries of a run.
+void Driver::unlock(const Line& line, uint64_t entry) {
+  if (line.home == self_) return set_words(line.number, line.run, entry);
+  std::byte* const there = line.run > 1
+                               ? services_.fabric.memory_of(line.home, SegmentId::kLines, line.number * sizeof entry,
+                                                            line.run * sizeof entry)
+                               : nullptr;
+  for (uint32_t i = 0; i < line.run; ++i) {
+    if (there != nullptr)
+      Words(reinterpret_cast<uint64_t*>(there)[i]).store(entry, std::memory_order_release);
+    else
+      unlock(line.home, line.number + i, entry);
   }
 }
 

@@ -88,6 +88,7 @@ struct Operation {
 // The operations of a step are started together.
 class Step {
  public:
+  Step() {}  // NOLINT(modernize-use-equals-default): the operations are kilobytes, and not initialised
   void add(Verb verb, NodeId node, uint64_t word = 0) { push({verb, node, false, word}); }
   void scan(NodeId node, bool loads) { push({Verb::kScanHazards, node, loads, 0}); }
   void clear() { size_ = 0; }
@@ -102,7 +103,9 @@ class Step {
   }
   // There is room for the word or the rights epoch, and the hazards, of every holder; for a line; and for the lock, or
   // the end of a miss.
-  std::array<Operation, 2 * kMaxNodes + 6> operations_;
+  union {
+    std::array<Operation, 2 * kMaxNodes + 6> operations_;
+  };
   size_t size_ = 0;
 };
 
