@@ -128,6 +128,7 @@ class Driver final : public LineDriver, public LineKeeper {
   bool epoch_validates(NodeId node, uint64_t epoch, uint64_t before, HazardScan& scan, Outcome& outcome);
   void scan_hazards_of_many(NodeId node, const Line& line, bool loads, HazardScan& scan, Outcome& outcome);
   void end(const Step& step, const Line& line, const std::byte* buffer, const LoadRequest& request);
+  [[nodiscard]] uint64_t* words_of_run(NodeId node, const Line& line);
   void set_words(uint64_t first, uint32_t count, uint64_t value);
   void unlock(const Line& line, uint64_t entry);
   void unlock(NodeId home, uint64_t line, uint64_t entry);

@@ -108,22 +108,17 @@ class Driver::StepUnderWay {
     scan_.restart(node);
     last_ = fabric_.start_fetch_and_set(node, segment, offset, word, old);
   }
-  // Swaps the node's words of all lines of the run. Where this node reaches them by instructions of its own that is what
-  // the operations, one after the other, would do; a run has dozens of lines, and each operation is a call.
+  // Swaps the node's words of all lines of the run.
   void swap_words_of_run(NodeId node, uint64_t word, std::span<uint64_t, kMostLines> old) {
-    const uint64_t offset = line_.number * sizeof(uint64_t);
-    std::byte* const here =
-        line_.run > 1 ? fabric_.memory_of(node, SegmentId::kLines, offset, line_.run * sizeof(uint64_t)) : nullptr;
-    if (here != nullptr) {
+    if (uint64_t* const words = driver_.words_of_run(node, line_)) {
       scan_.restart(node);
-      auto* const words = reinterpret_cast<uint64_t*>(here);
       for (uint32_t i = 0; i < line_.run; ++i) old[i] = Words(words[i]).exchange(word, std::memory_order_seq_cst);
       last_ = {};
       return;
     }
     for (uint32_t i = 0; i < line_.run; ++i) {
       if (i != 0) started(last_);
-      swap(node, SegmentId::kLines, offset + i * sizeof(uint64_t), word, old[i]);
+      swap(node, SegmentId::kLines, (line_.number + i) * sizeof(uint64_t), word, old[i]);
     }
   }
   // Gets the bytes, after the operation before if that is on the same node.
@@ -288,6 +283,15 @@ void Driver::end(const Step& step, const Line& line, const std::byte* buffer, co
   }
 }
 
+// Returns where this node reaches the other node's words of a run of several lines by its own instructions, which do what the
+// operations on each word, one after the other, would do; nullptr if it cannot. A run has dozens of lines, and each operation is a
+// call.
+uint64_t* Driver::words_of_run(NodeId node, const Line& line) {
+  if (line.run == 1) return nullptr;
+  return reinterpret_cast<uint64_t*>(
+      services_.fabric.memory_of(node, SegmentId::kLines, line.number * sizeof(uint64_t), line.run * sizeof(uint64_t)));
+}
+
 // Sets the own words of `count` lines. The last store is sequentially consistent, and with it all are in front of what follows.
 void Driver::set_words(uint64_t first, uint32_t count, uint64_t value) {
   for (uint64_t number = first; number < first + count; ++number) {
@@ -299,13 +303,10 @@ void Driver::set_words(uint64_t first, uint32_t count, uint64_t value) {
 // Unlocks the entries of a run.
 void Driver::unlock(const Line& line, uint64_t entry) {
   if (line.home == self_) return set_words(line.number, line.run, entry);
-  std::byte* const there = line.run > 1
-                               ? services_.fabric.memory_of(line.home, SegmentId::kLines, line.number * sizeof entry,
-                                                            line.run * sizeof entry)
-                               : nullptr;
+  uint64_t* const words = words_of_run(line.home, line);
   for (uint32_t i = 0; i < line.run; ++i) {
-    if (there != nullptr)
-      Words(reinterpret_cast<uint64_t*>(there)[i]).store(entry, std::memory_order_release);
+    if (words != nullptr)
+      Words(words[i]).store(entry, std::memory_order_release);
     else
       unlock(line.home, line.number + i, entry);
   }
