@@ -1,9 +1,9 @@
-// What mgrun and the fork server of a run (runtime/fork_server.h) say to each other.
+// What mgrun and the fork server of a run (runtime/fork_server.cpp) say to each other.
 //
 // Nodes need the same addresses. They have them because mgrun starts each of them without address randomisation, and where
 // that is forbidden (Docker's default profile of system calls), because all are copies of one process: mgrun
 // starts the program once, with kVariable in its environment. The library, as it is loaded, finds the variable, says so with
-// a Hello, and forks a node for each Request. It ends when mgrun closes its end of the socket, which is one of packets
+// a Hello, and forks a node for each request. It ends when mgrun closes its end of the socket, which is one of packets
 // (SOCK_SEQPACKET). With that mgrun becomes the nodes' parent.
 #pragma once
 

@@ -33,6 +33,8 @@ int signal_to_end() {
 }  // namespace
 
 tl::unexpected<Error> ForkServer::refuse(std::string_view why) const {
+  // A shell that has started the program may have more to do.
+  if (process_ > 0) kill(process_, SIGKILL);
   return fail(
       "'{}' cannot be started on several nodes: address randomisation cannot be turned off (the system call personality is "
       "forbidden), so that the nodes have to be copies of one process, but {}; docs/user/cluster.md, \"In containers\"",
@@ -70,7 +72,8 @@ Result<std::unique_ptr<ForkServer>> ForkServer::start(NodeStart start) {
 }
 
 ForkServer::~ForkServer() {
-  end();
+  socket_.close();
+  if (process_ > 0) wait_for_child(process_);
 }
 
 Result<bool> ForkServer::receive(void* packet, size_t bytes) {
@@ -116,11 +119,6 @@ Result<pid_t> ForkServer::fork_node(std::span<const std::string> variables, int 
   if (!*said) return fail("cannot start a node: the process that forks nodes has ended");
   if (reply.process < 0) return fail_errno(reply.code, "cannot start a node: no process");
   return reply.process;
-}
-
-void ForkServer::end() {
-  socket_.close();
-  if (process_ > 0) wait_for_child(std::exchange(process_, -1));
 }
 
 }  // namespace multigrain

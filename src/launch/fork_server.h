@@ -24,14 +24,12 @@ class ForkServer {
   static Result<std::unique_ptr<ForkServer>> start(NodeStart start);
   ForkServer(const ForkServer&) = delete;
   ForkServer& operator=(const ForkServer&) = delete;
-  // Ends the server, if end() has not, and gives up its nodes to this process.
+  // Ends the server. Its nodes are children of this process afterwards, and go on.
   ~ForkServer();
 
-  // Forks a node and returns its process. It waits until end(). `variables` are "NAME=VALUE"; the standard descriptors, and
-  // the one of the node's status, are this process's.
+  // Forks a node and returns its process, which waits until this server has ended. `variables` are "NAME=VALUE"; the standard
+  // descriptors, and the one of the node's status, are this process's.
   Result<pid_t> fork_node(std::span<const std::string> variables, int input, int output, int error, int status);
-  // Ends the server. The nodes are children of this process when this returns, and go on.
-  void end();
 
  private:
   ForkServer(FileDescriptor socket, pid_t process, std::string path)

@@ -145,6 +145,7 @@ int Launcher::run() {
     const Result<pid_t> pid = start(NodeId(node));
     if (!pid) {
       nodes_.kill_all();
+      LocalNodes::end_adopted_processes();
       return refuse(node == 0 ? 2 : 1, pid.error());
     }
     supervisor_.add({});

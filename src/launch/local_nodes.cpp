@@ -214,16 +214,16 @@ Result<pid_t> LocalNodes::fork_next(const NodeStart& start, int status_fd) {
     if (found->first != kStatusVariable) variables.push_back(entry);  // the server has a descriptor of its own for it
     entry = fmt::format("{}={:0>{}}", found->first, 0, found->second);
   }
-  if (forks_ == nullptr) {
+  if (fork_server_ == nullptr) {
     auto started = ForkServer::start(std::move(server));
     if (!started) return tl::unexpected<Error>(started.error());
-    forks_ = std::move(*started);
+    fork_server_ = std::move(*started);
   }
   const auto or_own = [](int descriptor, int own) { return descriptor >= 0 ? descriptor : own; };
   Result<pid_t> pid =
-      forks_->fork_node(variables, or_own(start.input, STDIN_FILENO), or_own(start.output, STDOUT_FILENO),
-                        or_own(start.error, STDERR_FILENO), status_fd);
-  if (pid && processes_.size() + 1 == job_.count) forks_.reset();
+      fork_server_->fork_node(variables, or_own(start.input, STDIN_FILENO), or_own(start.output, STDOUT_FILENO),
+                              or_own(start.error, STDERR_FILENO), status_fd);
+  if (pid && processes_.size() + 1 == job_.count) fork_server_.reset();
   return pid;
 }
 
@@ -299,7 +299,7 @@ void LocalNodes::abort(NodeId culprit) {
 }
 
 void LocalNodes::kill_all() {
-  forks_.reset();
+  fork_server_.reset();
   signal_all(SIGKILL);
   for (Process& process : processes_) {
     if (!process.ended) waitpid(process.pid, nullptr, 0);

@@ -112,7 +112,7 @@ class LocalNodes {
   int job_fd_ = -1;
   std::optional<JobMemory> memory_;
   bool copies_ = false;                // the nodes are copies of one process, because addresses are randomised
-  std::unique_ptr<ForkServer> forks_;  // which that is, while nodes are started
+  std::unique_ptr<ForkServer> fork_server_;  // that process, while nodes are started
   WireupChannels channels_;            // used with ucx
   NodeStatuses statuses_;
   std::vector<Process> processes_;

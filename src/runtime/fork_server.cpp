@@ -1,5 +1,16 @@
-#include "runtime/fork_server.h"
-
+// A process that forks the nodes of a run, so that they agree on addresses although these are randomised. The protocol is
+// in base/fork_server.h; mgrun's side is launch/fork_server.h.
+//
+// The program becomes this server while its libraries are loaded: before the constructors of this library that keep
+// anything, and before the program's own. What libraries have done by then, the nodes have in common.
+//
+//   parent        A node must be a child of mgrun, which waits for it. The server ends when all nodes are forked, and mgrun is
+//                 their next ancestor that adopts processes (PR_SET_CHILD_SUBREAPER). A node waits for that, and asks only then
+//                 to be killed when its parent ends, or the server's end would kill it.
+//   environment   A node's variables replace the server's in place, on the stack: so the server allocates nothing, and main() and the C
+//                 library see the same ones.
+//   heap          The server's malloc is that of node 0. A node that is not node 0 turns to the boot heap
+//                 (private/private_heap.h).
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/auxv.h>
@@ -61,7 +72,7 @@ char** find(std::string_view name) {
 
 void replace(std::string_view name, std::string_view value) {
   char** const entry = find(name);
-  if (entry == nullptr) give_up("the launcher has named a variable that the environment has not");
+  if (entry == nullptr) give_up("the launcher has named a variable that the environment does not have");
   char* const old = *entry + name.size() + 1;
   const size_t room = std::strlen(old);
   if (value.size() > room) give_up("the launcher has given a variable that is too long");
@@ -144,9 +155,10 @@ void become_node(const Packet& packet) {
   heap_of_forked_node();
 }
 
-}  // namespace
-
-void serve_forks() {
+// If mgrun has started this process as a server, serves: returns in each node, once it is a child of mgrun's, and ends the
+// process of the server itself. Otherwise returns at once. It runs after the look at foreign tools (interpose/foreign_tools.cpp),
+// and before all else of this library.
+[[gnu::constructor(102)]] void serve_forks() {
   // A program with more rights than its caller (setuid) does not believe its environment.
   if (getauxval(AT_SECURE) != 0) return;
   char** const variable = find(kVariable);
@@ -176,13 +188,6 @@ void serve_forks() {
     for (const int descriptor : packet.descriptors) close_descriptor(descriptor);
     tell(socket, reply);
   }
-}
-
-namespace {
-
-// After the look at foreign tools (interpose/foreign_tools.cpp), and before all else of this library.
-[[gnu::constructor(102)]] void serve_at_load() {
-  serve_forks();
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ namespace multigrain {
 // runtime refuses to start a run of several nodes without it. Async-signal-safe.
 bool private_heap_active();
 
-// To be called in a node that has been forked (runtime/fork_server.h), when its environment is its own and before another
+// To be called in a node that has been forked (runtime/fork_server.cpp), when its environment is its own and before another
 // thread exists: decides anew. What the process before the fork allocated, every node has in its private heap, where the
 // first copy replaces it by what has become of it on node 0.
 void heap_of_forked_node();
