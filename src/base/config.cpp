@@ -377,23 +377,17 @@ std::vector<const char*> run_settings() {
   return names;
 }
 
-bool is_told_to_a_node(std::string_view name) {
-  // runtime/environment.h has three of them, status/node_status.h, runtime/interpreter.h and base/fork_server.h one each.
-  constexpr std::string_view kNames[] = {"MULTIGRAIN_NODE",       "MULTIGRAIN_JOB_FD",      "MULTIGRAIN_WIREUP",
-                                         "MULTIGRAIN_FRAMES_FDS", "MULTIGRAIN_CORES",       "MULTIGRAIN_PIN",
-                                         "MULTIGRAIN_STATUS_FD",  "MULTIGRAIN_INTERPRETER", "MULTIGRAIN_FORK_SERVER"};
-  return std::ranges::find(kNames, name) != std::end(kNames);
-}
-
 namespace {
+
+// runtime/environment.h has three of these, status/node_status.h, runtime/interpreter.h and base/fork_server.h one each.
+constexpr std::string_view kToldToANode[] = {
+    "MULTIGRAIN_NODE", "MULTIGRAIN_JOB_FD",    "MULTIGRAIN_WIREUP",      "MULTIGRAIN_FRAMES_FDS", "MULTIGRAIN_CORES",
+    "MULTIGRAIN_PIN",  "MULTIGRAIN_STATUS_FD", "MULTIGRAIN_INTERPRETER", "MULTIGRAIN_FORK_SERVER"};
 
 // These variables are read elsewhere: by the runtime, mgrun, the compilers and the Python tools.
 constexpr std::string_view kOtherVariables[] = {
-    "MULTIGRAIN_FRAMES_FDS", "MULTIGRAIN_CORES",  "MULTIGRAIN_PIN",
-    "MULTIGRAIN_STATUS_FD",  "MULTIGRAIN_SPIN",   "MULTIGRAIN_PRIVATE_LIBRARIES",
-    "MULTIGRAIN_SSH",        "MULTIGRAIN_PYTHON", "MULTIGRAIN_CLANG",
-    "MULTIGRAIN_CLANGXX",    "MULTIGRAIN_RECORD", "MULTIGRAIN_INTERPRETER",
-    "MULTIGRAIN_FORK_SERVER"};
+    "MULTIGRAIN_SPIN",  "MULTIGRAIN_PRIVATE_LIBRARIES", "MULTIGRAIN_SSH",   "MULTIGRAIN_PYTHON",
+    "MULTIGRAIN_CLANG", "MULTIGRAIN_CLANGXX",           "MULTIGRAIN_RECORD"};
 
 // Returns how many letters must be changed, put in or left out (Levenshtein's distance).
 size_t distance(std::string_view a, std::string_view b) {
@@ -413,8 +407,13 @@ size_t distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
+bool is_told_to_a_node(std::string_view name) {
+  return std::ranges::find(kToldToANode, name) != std::end(kToldToANode);
+}
+
 std::vector<std::string> unknown_variables(bool of_launcher) {
   std::vector<std::string_view> known(std::begin(kOtherVariables), std::end(kOtherVariables));
+  known.insert(known.end(), std::begin(kToldToANode), std::end(kToldToANode));
   for (const Setting& setting : settings()) known.emplace_back(setting.variable);
   // If the caller was started inside a run (for instance mgrun by a node's program), it has inherited what that run
   // tells its nodes.
