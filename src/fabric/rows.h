@@ -12,7 +12,8 @@
 
 namespace multigrain {
 
-// Sends the rows to node 0, in as many messages as they need, each with this header; none if there are no rows. For ordinary code.
+// Sends the rows to node 0, in as many messages as they need, each with this header; none if there are no rows. It may wait, so handlers may not
+// call it.
 template <typename Row>
 void send_rows(Fabric& fabric, const MessageHeader& header, std::span<const Row> rows) {
   static_assert(std::is_trivially_copyable_v<Row>);
@@ -24,7 +25,7 @@ void send_rows(Fabric& fabric, const MessageHeader& header, std::span<const Row>
   }
 }
 
-// Appends the rows of such a message, and returns those. Panics, in the words `what` of the rows, if the message is no whole number of rows.
+// Appends the rows of such a message, and returns those. Panics with the sentence `what`, which the number of the sender ends, if the message is no whole number of rows.
 template <typename Row>
 std::span<const Row> append_rows(std::vector<Row>& rows, const Message& message, const char* what) {
   static_assert(std::is_trivially_copyable_v<Row>);
