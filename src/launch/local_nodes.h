@@ -111,9 +111,9 @@ class LocalNodes {
   std::vector<int> frames_fds_;  // used with shm
   int job_fd_ = -1;
   std::optional<JobMemory> memory_;
-  bool copies_ = false;                // the nodes are copies of one process, because addresses are randomised
+  bool copies_ = false;                      // the nodes are copies of one process, because addresses are randomised
   std::unique_ptr<ForkServer> fork_server_;  // that process, while nodes are started
-  WireupChannels channels_;            // used with ucx
+  WireupChannels channels_;                  // used with ucx
   NodeStatuses statuses_;
   std::vector<Process> processes_;
   std::optional<uint64_t> memory_kills_;  // the kernel's count when was_memory_kill() last read it

@@ -11,6 +11,8 @@
 //                 library see the same ones.
 //   heap          The server's malloc is that of node 0. A node that is not node 0 turns to the boot heap
 //                 (private/private_heap.h).
+#include "base/fork_server.h"
+
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/auxv.h>
@@ -27,7 +29,6 @@
 #include <ctime>
 #include <string_view>
 
-#include "base/fork_server.h"
 #include "base/stack_text.h"
 #include "runtime/private/private_heap.h"
 #include "status/node_status.h"
