@@ -18,6 +18,7 @@ alignas(64) constinit uint64_t g_nowhere[MG_FINE_HAZARDS];
 HazardSlots::HazardSlots(NodeId self, std::span<std::byte> words)
     : count_(*reinterpret_cast<std::atomic<uint64_t>*>(words.data() + words::kHazards)),
       rights_epoch_(*reinterpret_cast<std::atomic<uint64_t>*>(words.data() + words::kRightsEpoch)),
+      waits_(*reinterpret_cast<std::atomic<uint64_t>*>(words.data() + words::kHazardWaits)),
       first_(reinterpret_cast<uint64_t*>(words.data() + words::kHazards + words::kBytesPerHazardSlot)),
       self_(self) {
   MG_CHECK(words.size() >= words::kBytes, words.size());

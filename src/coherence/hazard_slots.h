@@ -3,6 +3,8 @@
 //
 //   words::kHazards         one word: how many slots there have been; it only grows
 //   words::kRightsEpoch     one word: the node's rights epoch (checked_memory.h)
+//   words::kHazardWaits     one word, which each requester changes when it begins to wait for a hazard of the node. A
+//                           thread that sees it changed clears its loop hazard as soon as it can
 //   + 64 * (1 + slot)       MG_FINE_HAZARDS words
 //
 // A thread has its slot from before it runs the program's code until it has ended; then another thread may get it. A
@@ -75,6 +77,8 @@ class HazardSlots : public MappedObject {
   void invalidate_rights_cache();
   // Returns the node's rights epoch (checked_memory.h). The reference is valid as long as this object.
   [[nodiscard]] std::atomic<uint64_t>& rights_epoch() const { return rights_epoch_; }
+  // Returns the word that requesters change when they begin to wait. The reference is valid as long as this object.
+  [[nodiscard]] std::atomic<uint64_t>& waits() const { return waits_; }
 
   // bind() gives the calling thread a slot, unless it has one of these. unbind() takes the slot from it, if it has one.
   void bind();
@@ -88,6 +92,7 @@ class HazardSlots : public MappedObject {
 
   std::atomic<uint64_t>& count_;         // exported
   std::atomic<uint64_t>& rights_epoch_;  // exported
+  std::atomic<uint64_t>& waits_;         // exported
   uint64_t* const first_;
   const NodeId self_;
   SpinLock lock_;

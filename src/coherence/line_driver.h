@@ -26,6 +26,7 @@ class LineDriver : public LineMemory {
   bool keeps(uintptr_t address) final { return keeps_page(page_at(address)); }
   bool keeps_page(PageId page) final;
   [[nodiscard]] std::atomic<uint64_t>* rights_epoch() final { return &lines_.hazards.rights_epoch(); }
+  [[nodiscard]] const std::atomic<uint64_t>* hazard_waits() final { return &lines_.hazards.waits(); }
 
  protected:
   static constexpr uint64_t kReadable = MG_FINE_READABLE;

@@ -67,6 +67,11 @@ class LineProtocol {
   // revoked.
   [[nodiscard]] virtual std::atomic<uint64_t>* rights_epoch() { return nullptr; }
 
+  // Returns a word that has another value each time that a requester has begun to wait for a hazard of this node. A thread
+  // that has its loop hazard published for long clears it when it finds the word changed. nullptr: requesters do not say
+  // so.
+  [[nodiscard]] virtual const std::atomic<uint64_t>* hazard_waits() { return nullptr; }
+
   // This is a hint that the caller will load from the line and then store there by a compare-and-swap, perhaps again
   // and again. It is called once, before the first of them ([Shasta], section 3.1.2). It may wait, or ask for the line
   // and return.

@@ -104,7 +104,12 @@ class HeldFabric final : public ForwardingFabric {
     wait(start_fetch_and_set(at, segment, offset, value, old));
     return old;
   }
-  uint64_t fetch_add(NodeId, SegmentId, uint64_t, uint64_t) override { panic("DSZOOM adds to no remote word"); }
+  // A requester adds to a node's hazard waits, and to no other remote word. That is a hint: a thread that sees it clears its loop
+  // hazard between two pieces of a loop, as it may at any time. So nothing that is explored looks at the word.
+  uint64_t fetch_add(NodeId, SegmentId segment, uint64_t offset, uint64_t) override {
+    if (segment != SegmentId::kWords || offset != words::kHazardWaits) panic("DSZOOM adds to no other remote word");
+    return 0;
+  }
   uint64_t compare_and_swap(NodeId, SegmentId, uint64_t, uint64_t, uint64_t) override {
     panic("DSZOOM compares no remote word");
   }

@@ -111,6 +111,7 @@ void FakeLineProtocol::wait_for_hazards(uint64_t line, bool also_loads) {
     for (auto& hazard : hazards_[thread]) {
       const uint64_t open = hazard.load();
       if (!covers(open, line, also_loads)) continue;
+      begin_to_wait();
       // A hazard that has changed was published after the line had been taken.
       for (unsigned spins = 0; hazard.load() == open; ++spins)
         if (spins > 100) std::this_thread::yield();

@@ -50,6 +50,8 @@ class FakeLineProtocol : public LineProtocol {
   [[nodiscard]] uint64_t polls() const { return polls_.load(); }
   [[nodiscard]] uint64_t stores_taken() const { return stores_taken_.load(); }
 
+  // Says that a requester begins to wait for a hazard.
+  void begin_to_wait() { hazard_waits_.fetch_add(1); }
   // Does what the adversary does to the line at `address`, which is invalid here afterwards.
   void take_away(uintptr_t address);
 
@@ -62,6 +64,7 @@ class FakeLineProtocol : public LineProtocol {
   void begin_store(uintptr_t address) override;
   void fetch_lines(uintptr_t begin, uintptr_t end, bool to_store) override;
   [[nodiscard]] std::atomic<uint64_t>* rights_epoch() override { return &epoch_; }
+  [[nodiscard]] const std::atomic<uint64_t>* hazard_waits() override { return &hazard_waits_; }
   void spin() override { spins_.fetch_add(1); }
   [[nodiscard]] uint64_t spins() const { return spins_.load(); }
 
@@ -95,6 +98,7 @@ class FakeLineProtocol : public LineProtocol {
   std::atomic<size_t> joined_{0};
   std::atomic<uint64_t> misses_{0}, taken_{0}, forgotten_{0};
   alignas(64) std::atomic<uint64_t> epoch_{0};
+  std::atomic<uint64_t> hazard_waits_{0};
   std::atomic<uint64_t> polls_{0}, spins_{0}, stores_offered_{0}, stores_taken_{0};
   const std::atomic<uint64_t> has_messages_{1};
   std::atomic<uint64_t> missed_{0};  // the line that was fetched last

@@ -245,7 +245,8 @@ void Driver::miss(Line line, bool stores, const LoadRequest& request) {
   alignas(64) std::array<std::byte, kLongestLine> buffer;
   miss.begin(step);
   HazardScan scan;
-  MULTIGRAIN_LOCALS(miss, scan, buffer, line.run);
+  NodeSet told;  // these nodes know that the requester waits
+  MULTIGRAIN_LOCALS(miss, scan, buffer, line.run, told);
   uint64_t waiting_since = 0;
   // What is computed between two operations is protocol time on an emulated machine. On this one it takes less time than to look at
   // the clock.
@@ -264,6 +265,13 @@ void Driver::miss(Line line, bool stores, const LoadRequest& request) {
       continue;
     }
     count(progress == Progress::kBusy ? Counter::kLockRetries : Counter::kHazardWaits);
+    // Threads in long loops keep a hazard published from piece to piece, so each node is told once that it is waited for.
+    if (progress == Progress::kWaitForHazards) {
+      (outcome.blocked - told).for_each([&](NodeId node) {
+        services_.fabric.fetch_add(node, SegmentId::kWords, words::kHazardWaits, 1);
+      });
+      told = told | outcome.blocked;
+    }
     if (tries == 0) waiting_since = ticks();
     enter(Category::kDataWait);
     {

@@ -91,7 +91,10 @@ bool Driver::have_cleared(const BlockAt& at, bool loads, UnderHazards then) {
   bool cleared = true;
   lines_.hazards.for_each_covering(at.first, at.lines, loads, [&](const HazardSlots::Published& seen) {
     lock_.assume_held();
-    if (!std::exchange(found, true)) count(Counter::kHazardWaits);
+    if (!std::exchange(found, true)) {
+      count(Counter::kHazardWaits);
+      lines_.hazards.waits().fetch_add(1, std::memory_order_relaxed);
+    }
     for (; looks != kLooks; ++looks) {
       if (HazardSlots::has_cleared(seen)) return;
       if (looks < kRelaxes) {

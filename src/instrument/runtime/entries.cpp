@@ -35,6 +35,11 @@ alignas(64) constinit const uint64_t nothing[8] = {};
 // before a protocol began are void under it.
 alignas(64) constinit uint64_t epoch_without_protocol = uint64_t{1} << 63 | MG_FINE_EPOCH_CACHED;
 
+// Requesters change this word when they begin to wait for a hazard of this node (LineProtocol::hazard_waits).
+constinit const uint64_t* hazard_waits = nothing;
+// What the calling thread has found there last.
+[[gnu::tls_model("initial-exec")]] constinit thread_local uint64_t hazard_waits_seen = 0;
+
 void let_compiled_code_look_at(const uint64_t*& pointer, const std::atomic<uint64_t>* word) {
   static_assert(sizeof *word == sizeof(uint64_t) && std::atomic<uint64_t>::is_always_lock_free);
   __atomic_store_n(&pointer, word != nullptr ? reinterpret_cast<const uint64_t*>(word) : nothing, __ATOMIC_RELEASE);
@@ -53,6 +58,7 @@ void set_line_protocol(LineProtocol* protocol) {
   std::atomic<uint64_t>* const epoch = protocol != nullptr ? protocol->rights_epoch() : nullptr;
   __atomic_store_n(&__multigrain_rights_epoch,
                    epoch != nullptr ? reinterpret_cast<uint64_t*>(epoch) : &epoch_without_protocol, __ATOMIC_RELEASE);
+  let_compiled_code_look_at(hazard_waits, protocol != nullptr ? protocol->hazard_waits() : nullptr);
 }
 
 namespace checks {
@@ -190,10 +196,16 @@ bool try_begin_batch(std::span<const Lines> runs, bool pages) {
   return false;
 }
 
-// Publishes the loop hazard, unless it is published already. Returns the result of the publication.
+// Publishes the loop hazard, unless it is published already. Returns the result of the publication. Where a requester has
+// begun to wait for a hazard of this node since the calling thread has last looked, the thread clears the loop hazard and
+// publishes it again: the pieces of a loop before this one need it no more, and the requester would wait for those to come.
 uint64_t ensure_loop_hazard() {
-  if (hazard(MG_FINE_LOOP_HAZARD).load(std::memory_order_relaxed) == 0) return multigrain_publish_loop_hazard();
-  return multigrain_loop_hazard_epoch;
+  const uint64_t waits = __atomic_load_n(__atomic_load_n(&hazard_waits, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+  const std::atomic_ref<uint64_t> own = hazard(MG_FINE_LOOP_HAZARD);
+  if (own.load(std::memory_order_relaxed) != 0 && waits == hazard_waits_seen) return multigrain_loop_hazard_epoch;
+  hazard_waits_seen = waits;
+  own.store(0, std::memory_order_release);
+  return multigrain_publish_loop_hazard();
 }
 
 // The lines that the calling thread has checked under its loop hazard, by the index of their run in a batch. While that
