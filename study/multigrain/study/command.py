@@ -255,6 +255,10 @@ def write_outputs(options: argparse.Namespace, study: Json) -> None:
         put(options.json, json.dumps(study, indent=1) + "\n")
     if options.csv:
         put(options.csv, csv_text(study))
+    if options.figure:
+        from multigrain.study.study_drawings import drawing
+
+        put(options.figure, drawing(study))
     if options.no_report:
         return
     from multigrain.study.study_report import StudyReport
@@ -269,7 +273,7 @@ def check_outputs(options: argparse.Namespace) -> None:
     """Before minutes of work: can the files be written where they shall be?"""
     if options.report and options.no_report:
         raise StudyError("--report and --no-report exclude each other")
-    for path in (options.report, options.json, options.csv):
+    for path in (options.report, options.json, options.csv, options.figure):
         if path and path != "-" and not os.path.isdir(os.path.dirname(path) or "."):
             raise StudyError(f"cannot write {path}: there is no folder '{os.path.dirname(path)}'")
         if path and os.path.isdir(path):

@@ -180,6 +180,7 @@ def add_outputs(group: argparse._ActionsContainer) -> None:
     group.add_argument("--no-report", action="store_true", help="write no report")
     group.add_argument("--json", metavar="FILE", help="the study as JSON (docs/user/mgstudy.md); - is standard output")
     group.add_argument("--csv", metavar="FILE", help="a row for each machine as CSV; - is standard output")
+    group.add_argument("--figure", metavar="SVG", help="the study's figure, for a page or a paper")
     group.add_argument("-q", "--quiet", action="store_true", help="no table and no progress")
 
 
