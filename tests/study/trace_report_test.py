@@ -66,6 +66,23 @@ class Writing(Report):
         self.assertEqual(bars, wanted)
         self.assertGreater(len(bars), 15)
 
+    def test_dilation_is_no_power_of_ten(self):
+        out, page = self.file("dilated.json"), self.file("dilated.html")
+        for path in (out, page):
+            self.addCleanup(lambda path=path: os.path.exists(path) and os.remove(path))
+        self.assertEqual(mgtrace("analyze", self.trace, "--machine", "cc", "--json", out)[0], 0)
+        with open(out, encoding="utf-8") as file:
+            study = json.load(file)
+        self.assertEqual(study["trace"]["dilation"], 2.5)
+        for dilation, wanted in ((2.5, "2.5"), (5562.04, "5,562.0"), (1.25e7, "12,500,000.0")):
+            study["trace"]["dilation"] = dilation
+            with open(out, "w", encoding="utf-8") as file:
+                json.dump(study, file)
+            with self.subTest(dilation):
+                self.assertEqual(mgtrace("report", "--from", out, "-o", page, "--force"), (0, "", ""))
+                with open(page, encoding="utf-8") as file:
+                    self.assertIn(f"<dt>Dilation</dt><dd>{wanted} times the untraced run</dd>", file.read())
+
     def test_does_not_write_over_a_file(self):
         before = self.text()
         status, _, err = mgtrace("report", self.trace, "-o", self.report)

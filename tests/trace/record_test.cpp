@@ -193,6 +193,31 @@ TEST(RecordTest, AllocationsHaveSitesAndEnds) {
   EXPECT_TRUE(freed);
 }
 
+// The block of a realloc that failed is still there, so that what refers to it afterwards has a name.
+TEST(RecordTest, AReallocThatFailsEndsNothing) {
+  RunResult run;
+  const Whole trace = record("realloc", {}, &run);
+  EXPECT_EQ(run.exit_status, 0);
+  const auto [block, bytes] = trace.allocation("block");
+  EXPECT_EQ(bytes, 64u);
+  const std::vector<size_t> to_block = trace.references_to("block");
+  ASSERT_EQ(to_block.size(), 2u);
+  std::vector<uint64_t> ends;
+  for (const Event& event : trace.events)
+    if (event.kind == EventKind::kFree && event.address == block) ends.push_back(event.position);
+  ASSERT_EQ(ends.size(), 1u);
+  EXPECT_GT(ends[0], to_block[1]);
+  // The one that succeeded gave the data a new block, at another address or at the old one, with an end of its own.
+  EXPECT_EQ(trace.allocation("grown").second, uint64_t{1} << 20);
+  uint64_t begun = 0, ended = 0;
+  for (const Event& event : trace.events) {
+    begun += event.kind == EventKind::kAllocate;
+    ended += event.kind == EventKind::kFree;
+  }
+  EXPECT_GE(begun, 2u);
+  EXPECT_EQ(ended, 2u);
+}
+
 constexpr unsigned kThreads = 4;
 constexpr unsigned kRounds = 50;
 constexpr unsigned kPhases = 10;
