@@ -121,6 +121,21 @@ class Bindings(unittest.TestCase):
         self.assertEqual(own, wanted)
         self.assertGreater(own["false_sharing"]["attribution"]["moves"]["false"], 700)
 
+    def test_a_study_has_maps_caches_and_contention_like_analyze(self):
+        for options, words in (
+            (dict(map="block:1x2", caches="4K:2,shared:64K:4", cache_line=32, contention=True),
+             ("--map", "block:1x2", "--caches", "4K:2,shared:64K:4", "--cache-line", "32", "--contention")),
+            (dict(map="0-1:0.0", variable_blocks=True), ("--map", "0-1:0.0", "--variable-blocks")),
+        ):
+            with self.subTest(options):
+                own = mt.study(self.trace, ["two-socket"], block_sizes=[64, 4096], hot_blocks=3, **options)
+                wanted = self.analyzed(self.path, "--machine", "two-socket", "--block-size", "64,4096", "--hot-blocks", "3", *words)
+                del wanted["command"]
+                self.assertEqual(own, wanted)
+        for options, sentence in ((dict(map="0:0"), "says nothing about thread 1"), (dict(caches="1K"), "no level of a cache")):
+            with self.assertRaisesRegex(mt.TraceError, sentence):
+                mt.study(self.trace, ["two-socket"], **options)
+
     def test_a_recorded_trace(self):
         path = f"{self.folder.name}/recorded.mgt"
         self.assertEqual(mgtrace("record", "-o", path, f"{BIN}/tests/traced/threads.traced")[0], 7)  # the program's own

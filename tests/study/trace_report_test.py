@@ -83,6 +83,35 @@ class Writing(Report):
                 with open(page, encoding="utf-8") as file:
                     self.assertIn(f"<dt>Dilation</dt><dd>{wanted} times the untraced run</dd>", file.read())
 
+    # Two threads on one core have one cache, which holds the whole small trace.
+    def test_says_where_threads_run_and_what_caches_answer(self):
+        page = self.file("mapped.html")
+        self.addCleanup(os.remove, page)
+        self.assertEqual(mgtrace("report", self.trace, "-o", page, "--machine", "two-socket", "--map", "0-1:0.0", "--caches", "today",
+                                 "--contention"), (0, "", ""))
+        with open(page, encoding="utf-8") as file:
+            text = file.read()
+        self.assertIn("2,400 references by 2 processors, and 2,400 private ones, on 1 cores of 1 nodes", text)
+        # The lines of 400 of the table's words and that of the counters are read once each.
+        self.assertIn("51 times for the first time, 0 times because they had replaced them, and 0 times because another", text)
+        self.assertIn("It is the mean of the references that miss the caches.", text)
+        self.assertIn("MCPR with contention", text)
+        self.assertNotIn("MCPR with contention", self.text())
+        self.assertNotIn("that miss the caches", self.text())
+
+    def test_shows_the_best_block_of_each_allocation(self):
+        page = self.file("variable.html")
+        self.addCleanup(os.remove, page)
+        self.assertEqual(mgtrace("report", self.trace, "-o", page, "--machine", "cc", "--block-size", "8,4K", "--variable-blocks"),
+                         (0, "", ""))
+        with open(page, encoding="utf-8") as file:
+            text = file.read()
+        section = text[text.index('id="variable-blocks"'):]
+        section = section[:section.index("</section>")]
+        self.assertIn("with the best size for each allocation", section)
+        self.assertIn("<td class=right>8 B</td>", section)  # the counters
+        self.assertNotIn(NASTY, section)
+
     def test_does_not_write_over_a_file(self):
         before = self.text()
         status, _, err = mgtrace("report", self.trace, "-o", self.report)

@@ -263,6 +263,132 @@ TEST(FalseSharing, IntervalsNeverSaveMoreThanTheBestChoiceOfAll) {
   EXPECT_GT(equal, kCases / 2);  // the heuristic finds the best choice for most short traces
 }
 
+// What intervals save that end where synchronisation says, of one block of 64 bytes, in units of a move.
+double saved_by_locks(const std::vector<Reference>& references, const std::vector<Event>& events, unsigned processors,
+                      double merge) {
+  MoveCounter blocks(64, processors);
+  auto source = source_of(processors, references, events);
+  EXPECT_TRUE(drain(*source, [&](const Batch& batch) { blocks.consume(batch); }));
+  source->rewind();
+  IntervalAnalysis intervals(blocks, 4, processors, 1, merge, IntervalEnd::kSynchronisation);
+  EXPECT_TRUE(drain(*source, [&](const Batch& batch) { intervals.consume(batch); }));
+  return intervals.result().lower_bound;
+}
+
+// Two processors write words of their own 100 times each in turn, every time with a lock: lock_of(processor).
+template <typename LockOf>
+std::pair<std::vector<Reference>, std::vector<Event>> in_turn_with_locks(LockOf&& lock_of) {
+  std::vector<Reference> references;
+  std::vector<Event> events;
+  for (unsigned i = 0; i < 200; ++i) {
+    const auto processor = static_cast<ProcessorId>(i % 2);
+    const auto event = [&](EventKind kind) {
+      events.push_back({references.size(), lock_of(processor), 0, 0, 0, processor, kind});
+    };
+    event(EventKind::kAcquire);
+    references.push_back(write(processor, processor));
+    event(EventKind::kRelease);
+  }
+  return {references, events};
+}
+
+TEST(LockIntervals, EndWhereTheWritersLockIsAcquired) {
+  // Each has its own lock: nothing is ever passed on, and each needs one copy.
+  const auto [apart, apart_events] = in_turn_with_locks([](unsigned processor) { return 0x1000u + processor; });
+  EXPECT_EQ(saved_by_locks(apart, apart_events, 2, 1), 198);
+  // With one lock each must be told of what the other wrote, false sharing or not.
+  const auto [together, together_events] = in_turn_with_locks([](unsigned) { return 0x1000u; });
+  EXPECT_EQ(saved_by_locks(together, together_events, 2, 1), 0);
+  // Without locks there is nothing that could tell.
+  EXPECT_EQ(saved_by_locks(together, {}, 2, 1), 198);
+}
+
+TEST(LockIntervals, EndAtBarriers) {
+  // In each of 10 phases two processors write their words 10 times in turn.
+  std::vector<Reference> references;
+  std::vector<Event> events;
+  for (unsigned phase = 0; phase < 10; ++phase) {
+    for (unsigned i = 0; i < 20; ++i) references.push_back(write(i % 2, i % 2));
+    for (const unsigned processor : {1u, 0u})
+      events.push_back({references.size(), 0x2000, 0, 0, 0, static_cast<ProcessorId>(processor), EventKind::kBarrier});
+  }
+  // Coherence moves the block at all but the first write. A phase needs a copy for the one that has none, and its end one merge
+  // into the copy of whoever goes first then; after the last one nobody needs that.
+  EXPECT_EQ(saved_by_locks(references, events, 2, 0.5), 199 - 10 - 9 * 0.5);
+}
+
+TEST(LockIntervals, NeverSaveMoreThanTheBestChoiceOfAll) {
+  unsigned positive = 0, less = 0;
+  const unsigned cases = effort(4000u, 800u);
+  for (uint64_t seed = 0; seed < cases; ++seed) {
+    const RandomTrace shape{.processors = 2 + static_cast<unsigned>(seed % 2),
+                            .references = 4 + seed % 12,
+                            .bytes = 16,
+                            .writes = 0.3 + 0.1 * static_cast<double>(seed % 5)};
+    const auto references = random_references(shape, seed);
+    std::mt19937_64 random(seed);
+    std::vector<Event> events;
+    constexpr EventKind kKinds[] = {EventKind::kAcquire, EventKind::kRelease, EventKind::kBarrier, EventKind::kStart};
+    for (size_t i = 0; i < references.size(); ++i)
+      for (size_t count = random() % 3; count > 0; --count)
+        events.push_back({i, 0x1000 + random() % 2, 0, 0, 0, static_cast<ProcessorId>(random() % shape.processors),
+                          kKinds[std::min<size_t>(random() % 8, 3)]});
+    const double move = 10, merge = 5.0 * static_cast<double>(seed % 4);
+    MoveCounter blocks(16, shape.processors);
+    auto source = source_of(shape.processors, references, events);
+    ASSERT_TRUE(drain(*source, [&](const Batch& batch) { blocks.consume(batch); }));
+    double bounds[2];
+    for (const IntervalEnd end : {IntervalEnd::kCommunication, IntervalEnd::kSynchronisation}) {
+      IntervalAnalysis intervals(blocks, 4, shape.processors, move, merge, end);
+      source->rewind();
+      ASSERT_TRUE(drain(*source, [&](const Batch& batch) { intervals.consume(batch); }));
+      bounds[end == IntervalEnd::kSynchronisation] = intervals.result().lower_bound;
+    }
+    const double best = move * static_cast<double>(blocks.moves()) - best_with_intervals(references, move, merge);
+    ASSERT_GE(bounds[1], 0);
+    ASSERT_LE(bounds[1], best + 1e-9) << "seed " << seed;
+    positive += bounds[1] > 0;
+    less += bounds[1] < bounds[0];
+  }
+  EXPECT_GT(positive, cases / 20);
+  EXPECT_GT(less, cases / 50);
+}
+
+TEST(SynchronisedTraces, OrderIsThatOfLocksBarriersAndBeginnings) {
+  Synchronisation order(3);
+  const auto event = [&](unsigned processor, EventKind kind, uint64_t address) {
+    order.consume({0, address, 0, 0, 0, static_cast<ProcessorId>(processor), kind});
+  };
+  const uint32_t first = order.now(0);
+  EXPECT_TRUE(order.is_before(0, first, 0));
+  EXPECT_FALSE(order.is_before(0, first, 1));
+  event(0, EventKind::kAcquire, 1);
+  event(0, EventKind::kRelease, 1);
+  const uint32_t second = order.now(0);
+  EXPECT_FALSE(order.is_before(0, first, 1));
+  event(1, EventKind::kAcquire, 2);  // another lock
+  EXPECT_FALSE(order.is_before(0, first, 1));
+  event(1, EventKind::kAcquire, 1);
+  EXPECT_TRUE(order.is_before(0, first, 1));
+  EXPECT_FALSE(order.is_before(0, second, 1));
+  // 2 hears of 0 through 1.
+  event(1, EventKind::kRelease, 3);
+  event(2, EventKind::kAcquire, 3);
+  EXPECT_TRUE(order.is_before(0, first, 2));
+  EXPECT_FALSE(order.is_before(0, second, 2));
+  // The first to leave a barrier knows of everything before it; the second of no more than the first.
+  event(2, EventKind::kBarrier, 9);
+  EXPECT_TRUE(order.is_before(0, second, 2));
+  const uint32_t third = order.now(0), late = order.now(2);
+  EXPECT_FALSE(order.is_before(0, third, 2));
+  event(0, EventKind::kBarrier, 9);
+  EXPECT_FALSE(order.is_before(2, late, 0));
+  event(0, EventKind::kBarrier, 9);  // the next phase
+  EXPECT_TRUE(order.is_before(2, late, 0));
+  event(1, EventKind::kStart, 0);
+  EXPECT_TRUE(order.is_before(0, third, 1));
+}
+
 // The kinds of moves, by looking back over the whole trace at every move.
 MoveKinds plain_kinds(const std::vector<Reference>& trace, unsigned processors) {
   MoveKinds kinds;

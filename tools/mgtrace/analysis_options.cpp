@@ -89,6 +89,14 @@ Result<StudyOptions> study_options(const AnalysisOptions& options) {
   study.perturbations = options.perturb;
   study.seed = options.seed;
   study.hot_blocks = options.hot_blocks;
+  study.map = options.map;
+  study.variable_blocks = options.variable_blocks;
+  study.contention = options.contention;
+  auto line = read_block_size(options.cache_line);
+  if (!line) return tl::unexpected(line.error());
+  auto caches = parse_caches(options.caches, *line);
+  if (!caches) return tl::unexpected(caches.error());
+  study.caches = *caches;
   study.threads = options.threads;
   return study;
 }
@@ -113,11 +121,34 @@ std::string command_line() {
 
 }  // namespace
 
+void add_map_option(CLI::App& command, std::string& map) {
+  command
+      .add_option("--map", map,
+                  "where threads run, as THREADS:NODE or THREADS:NODE.CORE, such as 0-3:0,4-7:1; or block:NODES, or "
+                  "cyclic:NODES, or block:NODESxCORES; default: each thread is a core and a node")
+      ->type_name("MAP")
+      ->check([](const std::string& text) { return text.empty() ? std::string("an empty map says nothing") : ""; });
+}
+
+void add_caches_option(CLI::App& command, std::string& caches, const char* otherwise) {
+  command
+      .add_option(
+          "--caches", caches,
+          fmt::format("caches in front of the memories, as SIZE:WAYS,...,shared:SIZE:WAYS; or today ({}), or none; "
+                      "default: {}",
+                      kCachesOfToday, otherwise))
+      ->type_name("CACHES");
+}
+
 void add_analysis_options(CLI::App& command, AnalysisOptions& options) {
   CLI::Option* const machine =
       command.add_option("--machine", options.machines, "a machine's name, or a .json file; default: chapter 6's five");
   machine->delimiter(',')->type_name("NAME");
   command.add_flag("--all-machines", options.all_machines, "all machines known by name")->excludes(machine);
+  add_map_option(command, options.map);
+  add_caches_option(command, options.caches, "none");
+  command.add_option("--cache-line", options.cache_line, "bytes of a line of these caches; default 64")
+      ->type_name("BYTES");
   command.add_option("--block-size", options.block_sizes, "sizes of the sweep; default 32 to 8K, 64K, 2M")
       ->delimiter(',')
       ->type_name("BYTES");
@@ -141,6 +172,10 @@ void add_analysis_options(CLI::App& command, AnalysisOptions& options) {
   command.add_option("--merge-cost", options.merge_ratio, "of a copy, in block moves, for its intervals; default 1")
       ->check(CLI::NonNegativeNumber)
       ->type_name("M");
+  command.add_flag("--variable-blocks", options.variable_blocks,
+                   "the best of the block sizes for each allocation, and what that would save");
+  command.add_flag("--contention", options.contention,
+                   "a price for waiting where several processors want one memory, by a queueing model");
   command.add_option("--tlb", options.tlbs, "TLBs to simulate: a name, SETSxWAYS[@MISS_COST], or all")
       ->delimiter(',')
       ->type_name("TLB");

@@ -15,11 +15,19 @@ struct AnalysisOptions {
   std::string input;
   std::vector<std::string> machines, block_sizes, policies, parameters, tlbs;
   std::string attribution_block_size = "64";
-  bool all_machines = false, false_sharing = false, partial = false;
+  std::string map, caches = "none";
+  std::string cache_line = "64";
+  bool all_machines = false, false_sharing = false, partial = false, variable_blocks = false, contention = false;
   double merge_ratio = 1;
   unsigned word_bytes = 4, perturb = 0, hot_blocks = 10, threads = 1;
   uint64_t seed = 1;
 };
+
+// The option --map, of every command that analyzes a trace.
+void add_map_option(CLI::App& command, std::string& map);
+
+// The option --caches, of the same commands; `otherwise` says for people what is there without it.
+void add_caches_option(CLI::App& command, std::string& caches, const char* otherwise);
 
 // All but the trace itself.
 void add_analysis_options(CLI::App& command, AnalysisOptions& options);

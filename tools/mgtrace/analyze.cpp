@@ -51,28 +51,89 @@ std::string larger_spread(const json& spread) {
 // A figure of `entry`, of a MOVES if `moves` says so, with its spread.
 std::string figure(const json& entry, const char* key, bool moves = false) {
   const json& value = moves ? entry["moves"][key] : entry[key];
+  if (value.is_null()) return "-";
   const std::string text =
       value.is_number_float() ? fmt::format("{:.4f}", value.get<double>()) : fmt::format("{}", value.get<uint64_t>());
   return entry["spreads"].is_null() ? text : text + larger_spread(entry["spreads"][key]);
 }
 
+void print_caches(const json& out) {
+  const json& caches = out["caches"];
+  if (caches.is_null()) return;
+  const json& trace = out["trace"];
+  const auto of_all = [&](const json& count) {
+    return fmt::format("{} ({:.3g}%)", count.get<uint64_t>(),
+                       100 * count.get<double>() / trace["references"].get<double>());
+  };
+  fmt::print("\nCaches with lines of {} bytes; private references hit\n\n", caches["line"].get<unsigned>());
+  fmt::print("{:<10} {:>10} {:>6} {:>24}\n", "level", "bytes", "ways", "references that hit");
+  for (const json& level : caches["levels"])
+    fmt::print("{:<10} {:>10} {:>6} {:>24}\n", level["shared"].get<bool>() ? "a node's" : "a core's",
+               bytes_text(level["bytes"].get<uint64_t>()), level["ways"].get<unsigned>(), of_all(level["hits"]));
+  fmt::print("{:<10} {:>10} {:>6} {:>24}\n", "memory", "", "", of_all(caches["misses"]));
+  const json& own = caches["own"];
+  fmt::print(
+      "a core's own levels lacked lines {} times for the first time, {} times because they had replaced them, {} times "
+      "because another core had written them\n",
+      own["first"].get<uint64_t>(), own["replaced"].get<uint64_t>(), own["taken"].get<uint64_t>());
+}
+
 void print_machines(const json& out) {
-  fmt::print("\nMCPR (mean cost per reference; 1: all references local, no block ever moves)\n\n");
-  fmt::print("{:<14} {:>8} {:<16} {:>9} {:>8} {:>8} {:>8} {:>8} {:>9} {:>8}{}\n", "machine", "block", "policy", "MCPR",
-             "local", "global", "remote", "moves'", "moves'", "over", out["perturbation"].is_null() ? "" : "  spread");
-  fmt::print("{:<14} {:>8} {:<16} {:>9} {:>8} {:>8} {:>8} {:>8} {:>9} {:>8}{}\n", "", "", "", "", "", "", "",
-             "overhead", "data", "optimal", out["perturbation"].is_null() ? "" : "  local / gap");
+  fmt::print("\nMCPR (mean cost per reference; 1: all references local, no block ever moves){}\n\n",
+             out["caches"].is_null() ? "" : ", of references that miss the caches");
+  const bool contention = !out["machines"][0]["results"][0]["contended_mcpr"].is_null();
+  const auto contended = [&](const std::string& text) { return contention ? fmt::format(" {:>10}", text) : ""; };
+  fmt::print("{:<14} {:>8} {:<16} {:>9} {:>8} {:>8} {:>8} {:>8} {:>9} {:>8}{}{}\n", "machine", "block", "policy",
+             "MCPR", "local", "global", "remote", "moves'", "moves'", "over", contended("MCPR with"),
+             out["perturbation"].is_null() ? "" : "  spread");
+  fmt::print("{:<14} {:>8} {:<16} {:>9} {:>8} {:>8} {:>8} {:>8} {:>9} {:>8}{}{}\n", "", "", "", "", "", "", "",
+             "overhead", "data", "optimal", contended("contention"),
+             out["perturbation"].is_null() ? "" : "  local / gap");
   for (const json& entry : out["machines"]) {
     const json& machine = entry["machine"];
     for (const json& result : entry["results"]) {
       const json& areas = result["areas"];
-      fmt::print("{:<14} {:>8} {:<16} {:>9.4f} {:>8.4f} {:>8.4f} {:>8.4f} {:>8.4f} {:>9.4f} {:>8}{}\n",
+      fmt::print("{:<14} {:>8} {:<16} {:>9.4f} {:>8.4f} {:>8.4f} {:>8.4f} {:>8.4f} {:>9.4f} {:>8}{}{}\n",
                  machine["name"].get<std::string>(), bytes_text(machine["block_size"].get<uint64_t>()),
                  result["policy"].get<std::string>(), result["mcpr"].get<double>(), areas["local"].get<double>(),
                  areas["global"].get<double>(), areas["remote"].get<double>(), areas["overhead"].get<double>(),
                  areas["data_transfer"].get<double>(),
                  result.contains("over_optimal") ? fmt::format("{:.3f}", result["over_optimal"].get<double>()) : "",
+                 contention ? contended(fmt::format("{:.4f}", result["contended_mcpr"].get<double>())) : "",
                  spread_text(result["spread"]));
+    }
+  }
+}
+
+void print_variable_blocks(const json& out) {
+  if (out["variable_blocks"].is_null()) return;
+  for (const json& of : out["variable_blocks"]) {
+    const auto best = [&](const char* key) {
+      return *std::ranges::min_element(of["block_sizes"], {},
+                                       [&](const json& size) { return size[key].get<double>(); });
+    };
+    const json one = best("mcpr"), separate = best("separate_mcpr");
+    fmt::print(
+        "\nBlocks of several sizes on {}: MCPR {:.4f} with the best size for each allocation\n"
+        "  {:.4f} with {} for all, allocations in blocks of their own; {:.4f} with {} for all\n\n",
+        of["machine"].get<std::string>(), of["mcpr"].get<double>(), separate["separate_mcpr"].get<double>(),
+        bytes_text(separate["block_size"].get<uint64_t>()), one["mcpr"].get<double>(),
+        bytes_text(one["block_size"].get<uint64_t>()));
+    size_t common = 0;
+    while (of["block_sizes"][common]["block_size"] != separate["block_size"]) ++common;
+    fmt::print("{:<28} {:<24} {:>12} {:>10} {:>14} {:>14}\n", "allocation", "at", "references", "best size",
+               "excess cost", "at the one size");
+    constexpr size_t kMost = 10;
+    for (size_t i = 0; i < std::min(kMost, of["groups"].size()); ++i) {
+      const json& group = of["groups"][i];
+      const auto name = group["name"].get<std::string>();
+      fmt::print("{:<28} {:<24} {:>12} {:>10} {:>14.6g} {:>14.6g}\n",
+                 !name.empty()             ? name
+                 : group["site"].is_null() ? "(no allocation)"
+                                           : site_text(group["site"]),
+                 site_text(group["site"]), group["references"].get<uint64_t>(),
+                 bytes_text(group["block_size"].get<uint64_t>()), group["excess"].get<double>(),
+                 group["excesses"][common].get<double>());
     }
   }
 }
@@ -197,20 +258,23 @@ void print_false_sharing(const json& out) {
   if (sharing.is_null()) return;
   fmt::print(
       "\nFalse sharing, as a part of the MCPR, on machines without remote reference (words of {} bytes)\n"
-      "bounds: by cost components; intervals and full duration: what merging, or no coherence, would save at least\n\n",
+      "bounds: by cost components; intervals and full duration: what merging, or no coherence, would save at least; by locks: "
+      "intervals that end where locks and barriers say\n\n",
       sharing["word_size"].get<unsigned>());
   const bool perturbed = !out["perturbation"].is_null();
   if (perturbed) fmt::print("±: how much it differs at most when the trace is perturbed\n\n");
   const size_t width = perturbed ? 18 : 10, count_width = perturbed ? 18 : 12;
-  fmt::print("{:<14} {:>8} {:>{}} {:>{}} {:>{}} {:>{}} {:>{}} {:>{}}\n", "machine", "block", "moves", width, "overhead",
-             width, "data", width, "false sharing, bounds", 2 * width + 1, "intervals", width, "full dur.", width);
+  fmt::print("{:<14} {:>8} {:>{}} {:>{}} {:>{}} {:>{}} {:>{}} {:>{}} {:>{}}\n", "machine", "block", "moves", width,
+             "overhead", width, "data", width, "false sharing, bounds", 2 * width + 1, "intervals", width, "by locks",
+             width, "full dur.", width);
   const size_t machines = out["machines"].size();
   for (size_t m = 0; m < machines; ++m) {
     for (const json& size : sharing["block_sizes"]) {
       const json& of = size["machines"][m];
       fmt::print("{:<14} {:>8} {:>{}}", of["machine"].get<std::string>(),
                  bytes_text(size["block_size"].get<uint64_t>()), figure(size, "moves"), width);
-      for (const char* key : {"overhead", "data_transfer", "lower", "upper", "interval_lower", "full_duration"})
+      for (const char* key :
+           {"overhead", "data_transfer", "lower", "upper", "interval_lower", "lock_interval_lower", "full_duration"})
         fmt::print(" {:>{}}", figure(of, key), width);
       fmt::print("\n");
     }
@@ -222,6 +286,7 @@ void print_false_sharing(const json& out) {
              bytes_text(a["block_size"].get<uint64_t>()), figure(a, "useful", true), figure(a, "cold", true),
              figure(a, "false", true));
   auto name_of = [&](const json& number) { return group_text(a, number); };
+  const auto place = sharing["places"].get<std::string>();
   constexpr size_t kMost = 10;
   if (moves["false"] != 0) {
     fmt::print("{:<28} {:<24} {:>10} {:>{}} {:>{}} {:>{}}\n", "allocation", "at", "instances", "false moves",
@@ -239,7 +304,7 @@ void print_false_sharing(const json& out) {
       const auto offset = field["offset"].get<uint64_t>();
       fmt::print("{:<28} {:>16} {:>8} {:<14} {:<14} {:>{}} {:>{}}\n", name_of(field["group"]),
                  field["group"] == 0 ? fmt::format("{:#x}", offset) : fmt::format("{}", offset),
-                 field["bytes"].get<uint64_t>(), user_text(field["readers"]), user_text(field["writers"]),
+                 field["bytes"].get<uint64_t>(), user_text(field["readers"], place), user_text(field["writers"], place),
                  figure(field, "victim"), count_width, figure(field, "culprit"), count_width);
     }
     fmt::print("\n{:<28} {:<24} {:<28} {:<24} {:>{}}\n", "a reference to", "at", "lost its block to a write of", "at",
@@ -285,8 +350,13 @@ Result<int> run_analyze(const AnalyzeArguments& options) {
   fmt::print("{}: {} references by {} processors, and {} private ones\n", options.analysis.input,
              trace["references"].get<uint64_t>(), trace["processors"].get<unsigned>(),
              trace["private_references"].get<uint64_t>());
+  if (!trace["map"].is_null())
+    fmt::print("mapped to {} cores of {} nodes\n", trace["map"]["cores"].get<unsigned>(),
+               trace["map"]["nodes"].get<unsigned>());
+  print_caches(*out);
   print_machines(*out);
   print_block_sizes(*out);
+  print_variable_blocks(*out);
   print_parameters(*out);
   print_tlbs(*out);
   print_hot_blocks(*out, options.analysis.hot_blocks);

@@ -6,12 +6,15 @@
 #include <string>
 
 #include "base/error.h"
+#include "trace/analysis/caches.h"
 
 namespace multigrain::trace::tool {
 
 struct LineStudyOptions {
   std::string machine = "cache-lines";
   std::string line_size = "64";
+  std::string map;
+  std::string caches;  // empty: those of today, where the machine's memories are the caches of cores
   unsigned word_bytes = 4;
   bool partial = false;
 };
@@ -22,8 +25,9 @@ struct LineStudy {
   nlohmann::json study;  // src/trace/analysis/study.h documents it
   double mcpr =
       1;  // the mean cost of a reference, in units of the machine's, where a line moves to whoever refers to it
-  double move_ns = 0;  // what one move of a line costs; 0: the machine does not say how long its unit is
-  double all_ns = 0;   // what all references cost, private ones and moves among them
+  CacheSetup caches = {};  // whose replaced lines do not count as moved; empty: none
+  double move_ns = 0;      // what one move of a line costs; 0: the machine does not say how long its unit is
+  double all_ns = 0;       // what all references cost, private ones and moves among them
 
   [[nodiscard]] const nlohmann::json& attribution() const { return study["false_sharing"]["attribution"]; }
   // Block moves of the kind "cold", "useful" or "false".

@@ -35,13 +35,13 @@ constexpr double kLittle = 1;
 constexpr double kWorthwhile = 0.5;
 
 // "written by several processors, read by processor 1" of a field.
-std::string users_text(const json& field) {
-  const std::string readers = user_text(field["readers"]), writers = user_text(field["writers"]);
-  if (readers == writers)
-    return "read and written by " + (readers == "several" ? std::string("several processors") : readers);
-  const auto side = [](const char* verb, const std::string& user) {
+std::string users_text(const json& field, const std::string& place) {
+  const std::string readers = user_text(field["readers"], place), writers = user_text(field["writers"], place);
+  const std::string several = fmt::format("several {}s", place);
+  if (readers == writers) return "read and written by " + (readers == "several" ? several : readers);
+  const auto side = [&](const char* verb, const std::string& user) {
     return user == "none" ? fmt::format("not {}", verb)
-                          : fmt::format("{} by {}", verb, user == "several" ? "several processors" : user);
+                          : fmt::format("{} by {}", verb, user == "several" ? several : user);
   };
   return side("written", writers) + ", " + side("read", readers);
 }
@@ -87,8 +87,11 @@ void print_group(const LineStudy& lines, unsigned rank, const json& group) {
                             : fmt::format(", {} blocks, {} bytes", count_text(instances),
                                           count_text(group["bytes"].get<uint64_t>()));
   }
-  fmt::print("\n{}  {}{}\n   {} useless moves{}; {} useful ones\n", rank, group_text(attribution, number), where,
-             count_text(useless), cost_text(lines, useless), count_text(group["moves"]["useful"].get<uint64_t>()));
+  const json& across = group["across_nodes"];
+  fmt::print("\n{}  {}{}\n   {} useless moves{}{}; {} useful ones\n", rank, group_text(attribution, number), where,
+             count_text(useless), cost_text(lines, useless),
+             across.is_null() ? "" : fmt::format(", {} of them between nodes", count_text(across.get<uint64_t>())),
+             count_text(group["moves"]["useful"].get<uint64_t>()));
   size_t listed = 0;
   for (const json& field : attribution["fields"]) {
     if (field["group"] != number) continue;
@@ -100,7 +103,8 @@ void print_group(const LineStudy& lines, unsigned rank, const json& group) {
     const auto last = offset + field["bytes"].get<uint64_t>() - 1;
     const std::string range =
         number == 0 ? fmt::format("{:#x}-{:#x}", offset, last) : fmt::format("{}-{}", offset, last);
-    fmt::print("   bytes {:<16} {}: loses its line {} times, takes it {} times\n", range, users_text(field),
+    fmt::print("   bytes {:<16} {}: loses its line {} times, takes it {} times\n", range,
+               users_text(field, lines.study["false_sharing"]["places"].get<std::string>()),
                count_text(field["victim"].get<uint64_t>()), count_text(field["culprit"].get<uint64_t>()));
   }
   listed = 0;
@@ -117,10 +121,25 @@ void print_group(const LineStudy& lines, unsigned rank, const json& group) {
 
 void print_sharing(const LineStudy& lines, const std::string& trace, unsigned top) {
   const json& of = lines.study["trace"];
-  fmt::print("{}: {} references of {} processors; lines of {} bytes{}\n", trace,
+  const json& map = of["map"];
+  fmt::print("{}: {} references of {} processors{}; lines of {} bytes{}\n", trace,
              count_text(of["references"].get<uint64_t>()), of["processors"].get<unsigned>(),
+             map.is_null()
+                 ? ""
+                 : fmt::format(" on {} cores of {} nodes", map["cores"].get<unsigned>(), map["nodes"].get<unsigned>()),
              lines.attribution()["block_size"].get<uint64_t>(),
              lines.move_ns == 0 ? "" : fmt::format(", {} a move", time_text(lines.move_ns)));
+  if (!lines.caches.empty()) {
+    std::string sizes;
+    for (const CacheLevel& level : lines.caches.levels)
+      sizes += fmt::format("{}{}{} ({} ways)", sizes.empty() ? "" : ", ", bytes_text(level.bytes),
+                           level.bytes < 1024 ? " bytes" : "", level.ways);
+    const auto replaced = lines.attribution()["replaced"].get<uint64_t>();
+    fmt::print("Each core has caches of {}; {}.\n", sizes,
+               replaced == 0
+                   ? "they replace none of the lines that move"
+                   : fmt::format("{} fetches of lines that they had replaced do not count", count_text(replaced)));
+  }
   const uint64_t useless = lines.moves("false");
   if (useless == 0) {
     fmt::print(
@@ -139,6 +158,9 @@ void print_sharing(const LineStudy& lines, const std::string& trace, unsigned to
     fmt::print(", an estimated {}: {:.{}f} % of what all references cost{}.\n", time_text(cost), percent,
                percent < 10 ? 1 : 0, percent < kLittle ? ", which is little" : "");
   }
+  if (const json& across = lines.attribution()["across_nodes"]; !across.is_null())
+    fmt::print("{} of the useless moves are between nodes, where a move takes longer than the estimate says.\n",
+               count_text(across.get<uint64_t>()));
   std::vector<json> groups;
   for (const json& group : lines.attribution()["groups"])
     if (group["moves"]["false"] != 0) groups.push_back(group);

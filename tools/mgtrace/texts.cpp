@@ -42,8 +42,8 @@ std::string site_text(const json& site, bool with_function) {
   return function.empty() || (line != 0 && !with_function) ? text : fmt::format("{} ({})", text, function);
 }
 
-std::string user_text(const json& user) {
-  return user.is_number() ? fmt::format("processor {}", user.get<unsigned>()) : user.get<std::string>();
+std::string user_text(const json& user, const std::string& place) {
+  return user.is_number() ? fmt::format("{} {}", place, user.get<unsigned>()) : user.get<std::string>();
 }
 
 std::string group_text(const json& attribution, const json& number) {

@@ -20,11 +20,13 @@ uint64_t field_key(uint32_t group, uint64_t word_offset) {
 
 }  // namespace
 
-Attribution::Attribution(const MoveCounter& blocks, unsigned word_bytes, unsigned processors)
+Attribution::Attribution(const MoveCounter& blocks, unsigned word_bytes, unsigned processors,
+                         std::vector<ProcessorId> node_of)
     : all_blocks_(blocks),
       block_shift_(blocks.shift()),
       word_shift_(static_cast<unsigned>(std::countr_zero(word_bytes))),
       processors_(processors),
+      node_of_(std::move(node_of)),
       words_of_block_(1u << (block_shift_ - word_shift_)),
       present_(processors) {
   MG_CHECK(std::has_single_bit(word_bytes) && word_shift_ <= block_shift_);
@@ -85,7 +87,8 @@ Attribution::Use Attribution::use(uint32_t number, uint32_t word, uint32_t end, 
   return {.site = site, .word = blocks_[number].first_word + word, .field = state.field};
 }
 
-void Attribution::end_copy(uint32_t number, Copy& copy) {
+void Attribution::end_copy(uint32_t number, unsigned processor) {
+  const Copy& copy = copies_[size_t{number} * processors_ + processor];
   if (!copy.moved) return;
   Block& block = blocks_[number];
   Group& victim = groups_[fields_[copy.victim.field].group];
@@ -98,6 +101,7 @@ void Attribution::end_copy(uint32_t number, Copy& copy) {
   } else {
     ++block.moves.false_sharing;
     ++victim.moves.false_sharing;
+    if (!node_of_.empty() && node_of_[processor] != node_of_[copy.taker]) ++victim.across_nodes;
     FieldCount& culprit = fields_[copy.culprit.field];
     ++groups_[culprit.group].culprit;
     ++fields_[copy.victim.field].victim;
@@ -125,12 +129,15 @@ void Attribution::refer(uint32_t number, const Reference& reference, uint32_t fr
   Copy& copy = copies_[size_t{number} * processors_ + processor];
   const uint32_t first_word = blocks_[number].first_word;
   if (!present_.has(number, processor)) {
-    copy.moved = blocks_[number].written;  // moves are free until the first write, which is free, too
+    // Moves are free until the first write, which is free, too.
+    copy.moved = blocks_[number].written && !copy.replaced;
     copy.cold = !copy.ever;
     copy.useful = false;
     copy.ever = true;
     copy.given = now;
-    if (copy.cold) copy.valid = now;
+    // What comes back anyway has all that was written before.
+    if (copy.cold || copy.replaced) copy.valid = now;
+    copy.replaced = false;
     if (copy.moved) copy.victim = use(number, from_word, to_word + 1, reference.site);
     present_.insert(number, processor);
   }
@@ -148,8 +155,9 @@ void Attribution::refer(uint32_t number, const Reference& reference, uint32_t fr
     present_.for_each(number, [&](unsigned other) {
       if (other == processor) return;
       Copy& lost = copies_[size_t{number} * processors_ + other];
-      end_copy(number, lost);
+      end_copy(number, other);
       lost.moved = false;
+      lost.taker = processor;
       lost.culprit = culprit;
     });
     present_.assign(number, processor);
@@ -170,7 +178,17 @@ void Attribution::refer(uint32_t number, const Reference& reference, uint32_t fr
   }
 }
 
-void Attribution::consume(const Batch& batch) {
+void Attribution::replace(uint64_t block, unsigned processor) {
+  const uint32_t number = ids_.find(block);
+  if (number == kNone) return;  // no block that is write-shared
+  end_copy(number, processor);
+  Copy& copy = copies_[size_t{number} * processors_ + processor];
+  copy.moved = false;
+  copy.replaced = true;
+  present_.erase(number, processor);
+}
+
+void Attribution::consume(const Batch& batch, Caches* caches) {
   size_t next_event = 0;
   auto take_events = [&](uint64_t up_to) {
     for (; next_event < batch.events.size() && batch.events[next_event].position <= up_to; ++next_event)
@@ -184,6 +202,10 @@ void Attribution::consume(const Batch& batch) {
     const uint64_t last = begin + (reference.size == 0 ? 0 : reference.size - 1u);
     ++position_;
     for_each_unit(begin, reference.size, block_shift_, [&](uint64_t key) {
+      if (caches != nullptr) {
+        caches->refer(reference.processor, key, reference.access);
+        for (const uint64_t line : caches->replaced()) replace(line, reference.processor);
+      }
       const uint32_t counted = all_blocks_.blocks().find(key);
       MG_CHECK(counted != kNone);  // `all_blocks_` has counted the same trace
       if (!all_blocks_.is_write_shared(counted)) return;
@@ -306,9 +328,8 @@ std::vector<HotBlock> Attribution::hottest_blocks() const {
 AttributionResult Attribution::finish() {
   for (uint32_t number = 0; number < blocks_.size(); ++number) {
     present_.for_each(number, [&](unsigned processor) {
-      Copy& copy = copies_[size_t{number} * processors_ + processor];
-      end_copy(number, copy);
-      copy.moved = false;
+      end_copy(number, processor);
+      copies_[size_t{number} * processors_ + processor].moved = false;
     });
   }
   for (Word& word : words_) flush(word);
@@ -320,6 +341,7 @@ AttributionResult Attribution::finish() {
     result.moves.false_sharing += block.moves.false_sharing;
   }
   result.groups = groups_;
+  for (const Group& group : groups_) result.across_nodes += group.across_nodes;
   result.fields = fields_by_moves();
   result.causes = causes_by_moves();
   result.hot = hottest_blocks();

@@ -34,10 +34,11 @@ struct Group {
   uint32_t name = 0;
   SiteId site = 0;
   uint64_t instances = 0;
-  uint64_t bytes = 0;    // the bytes of all instances
-  uint64_t address = 0;  // the address of the first instance
-  MoveKinds moves = {};  // moves that references to the group asked for
-  uint64_t culprit = 0;  // false moves that writes to the group caused
+  uint64_t bytes = 0;         // the bytes of all instances
+  uint64_t address = 0;       // the address of the first instance
+  MoveKinds moves = {};       // moves that references to the group asked for
+  uint64_t across_nodes = 0;  // the false ones among them that a write of another node caused
+  uint64_t culprit = 0;       // false moves that writes to the group caused
 };
 
 enum class Users : uint8_t { kNobody, kOne, kSeveral };
@@ -71,6 +72,7 @@ struct HotBlock {
 struct AttributionResult {
   uint64_t block_bytes = 0;
   MoveKinds moves = {};            // the moves of write-shared blocks, without the replication of read-only blocks
+  uint64_t across_nodes = 0;       // the false ones among them that a write of another node caused
   std::vector<Group> groups = {};  // in the order of their numbers
   std::vector<Field> fields = {};  // in descending order of false moves
   std::vector<Cause> causes = {};  // in descending order of moves
@@ -96,9 +98,12 @@ class Attribution {
   static constexpr size_t kHotBlocks = 50;
   static constexpr size_t kHotSites = 4;
 
-  // The MoveCounter `blocks` must outlive the analysis.
-  Attribution(const MoveCounter& blocks, unsigned word_bytes, unsigned processors);
-  void consume(const Batch& batch);
+  // The MoveCounter `blocks` must outlive the analysis. `node_of`: the node of each processor; empty: each is one.
+  Attribution(const MoveCounter& blocks, unsigned word_bytes, unsigned processors,
+              std::vector<ProcessorId> node_of = {});
+  // With caches, whose lines are the blocks and whose cores are the processors, a line that they replace comes back without
+  // a move, as in MoveCounter::refer().
+  void consume(const Batch& batch, Caches* caches = nullptr);
   // The caller calls this once, at the end of the trace.
   AttributionResult finish();
   // Returns all words of write-shared blocks that were used, in order of address. Pre: finish().
@@ -137,11 +142,13 @@ class Attribution {
   };
   // This is one processor's copy of a block: the present one, or the last.
   struct Copy {
-    uint64_t given = 0;  // when the copy was made
-    uint64_t valid = 0;  // when the processor last got a copy that was cold or useful
-    Use victim;          // the reference that asked for this copy
-    Use culprit;         // the write that took away the copy before
+    uint64_t given = 0;     // when the copy was made
+    uint64_t valid = 0;     // when the processor last got a copy that was cold or useful
+    Use victim;             // the reference that asked for this copy
+    Use culprit;            // the write that took away the copy before
+    ProcessorId taker = 0;  // the processor that made that write
     bool ever = false, moved = false, useful = false, cold = false;
+    bool replaced = false;  // a cache has replaced the copy, and it has not come back yet
   };
   struct Block {
     uint32_t first_word = 0;
@@ -161,7 +168,9 @@ class Attribution {
 
   void begin_allocation(const Event& event);
   void refer(uint32_t number, const Reference& reference, uint32_t from_word, uint32_t to_word, uint64_t now);
-  void end_copy(uint32_t number, Copy& copy);
+  void end_copy(uint32_t number, unsigned processor);
+  // A cache of the processor has replaced its copy of the block.
+  void replace(uint64_t block, unsigned processor);
   // A reference from `site` touches the words [word, end) of the block with this number, and a move concerns them.
   Use use(uint32_t number, uint32_t word, uint32_t end, SiteId site);
   void flush(Word& word);
@@ -177,6 +186,7 @@ class Attribution {
 
   const MoveCounter& all_blocks_;
   unsigned block_shift_, word_shift_, processors_;
+  std::vector<ProcessorId> node_of_;
   uint32_t words_of_block_;
   Allocations allocations_;
   std::vector<uint32_t> group_of_allocation_ = {0};

@@ -79,6 +79,9 @@ class ProcessorSets {
     return (bits_[at(number, processor)] >> (processor % 64) & 1) != 0;
   }
   void insert(uint32_t number, unsigned processor) { bits_[at(number, processor)] |= uint64_t{1} << (processor % 64); }
+  void erase(uint32_t number, unsigned processor) {
+    bits_[at(number, processor)] &= ~(uint64_t{1} << (processor % 64));
+  }
   void clear(uint32_t number) {
     for (unsigned i = 0; i < words_; ++i) bits_[size_t{number} * words_ + i] = 0;
   }

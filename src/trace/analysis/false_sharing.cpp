@@ -6,7 +6,10 @@
 namespace multigrain::trace {
 
 MoveCounter::MoveCounter(uint64_t block_bytes, unsigned processors)
-    : shift_(static_cast<unsigned>(std::countr_zero(block_bytes))), processors_(processors), copies_(processors) {
+    : shift_(static_cast<unsigned>(std::countr_zero(block_bytes))),
+      processors_(processors),
+      copies_(processors),
+      replaced_(processors) {
   MG_CHECK(std::has_single_bit(block_bytes), block_bytes);
 }
 
@@ -18,7 +21,15 @@ bool MoveCounter::refer_block(uint64_t block, unsigned processor, Access access)
     moves_of_.push_back(0);
     written_.push_back(false);
   }
-  const bool moved = written_[number] && !copies_.has(number, processor);
+  bool moved = written_[number] && !copies_.has(number, processor);
+  if (has_caches_) {
+    replaced_.reserve_set(number);
+    if (moved && replaced_.has(number, processor)) {
+      moved = false;
+      ++replaced_moves_;
+    }
+    replaced_.erase(number, processor);
+  }
   if (access == Access::kWrite) {
     copies_.assign(number, processor);
     written_[number] = true;
@@ -35,6 +46,25 @@ unsigned MoveCounter::refer(const Reference& reference) {
   unsigned moved = 0;
   for_each_unit(reference.address, reference.size, shift_,
                 [&](uint64_t block) { moved += refer_block(block, reference.processor, reference.access); });
+  return moved;
+}
+
+void MoveCounter::replace(uint64_t block, unsigned processor) {
+  const uint32_t number = blocks_.find(block);
+  MG_CHECK(number != BlockIds::kNone && copies_.has(number, processor));  // the caches hold no other lines
+  copies_.erase(number, processor);
+  replaced_.insert(number, processor);
+}
+
+unsigned MoveCounter::refer(const Reference& reference, Caches& caches) {
+  MG_CHECK(reference.processor < processors_ && uint64_t{1} << shift_ == caches.line_bytes());
+  has_caches_ = true;
+  unsigned moved = 0;
+  for_each_unit(reference.address, reference.size, shift_, [&](uint64_t block) {
+    moved += refer_block(block, reference.processor, reference.access);
+    caches.refer(reference.processor, block, reference.access);
+    for (const uint64_t line : caches.replaced()) replace(line, reference.processor);
+  });
   return moved;
 }
 
@@ -106,13 +136,15 @@ CostComponents cost_components(const MoveCounter& at_block_size, const MoveCount
 }
 
 IntervalAnalysis::IntervalAnalysis(const MoveCounter& blocks, unsigned word_bytes, unsigned processors,
-                                   double move_cost, double merge_cost)
+                                   double move_cost, double merge_cost, IntervalEnd end)
     : all_blocks_(blocks),
       block_shift_(blocks.shift()),
       word_shift_(static_cast<unsigned>(std::countr_zero(word_bytes))),
       processors_(processors),
       move_cost_(move_cost),
       merge_cost_(merge_cost),
+      end_(end),
+      synchronisation_(end == IntervalEnd::kSynchronisation ? processors : 0),
       base_(processors),
       users_(processors),
       writers_(processors),
@@ -183,6 +215,19 @@ void IntervalAnalysis::end_interval(uint32_t number, unsigned next_user) {
   writers_.clear(number);
 }
 
+bool IntervalAnalysis::is_told(uint32_t number, unsigned processor) {
+  Told* const told = &told_[size_t{number} * processors_];
+  // What others write after a processor's last acquisition, that acquisition has not told it of.
+  const uint32_t acquisitions = synchronisation_.acquisitions(processor);
+  if (told[processor].acquisitions == acquisitions) return false;
+  told[processor].acquisitions = acquisitions;
+  bool found = false;
+  writers_.for_each(number, [&](unsigned writer) {
+    found |= writer != processor && synchronisation_.is_before(writer, told[writer].written, processor);
+  });
+  return found;
+}
+
 void IntervalAnalysis::refer(uint32_t number, const Reference& reference, uint32_t from_word, uint32_t to_word) {
   const unsigned processor = reference.processor;
   Word* words = &words_[blocks_[number].first_word];
@@ -193,6 +238,11 @@ void IntervalAnalysis::refer(uint32_t number, const Reference& reference, uint32
       conflict |= words[w].interval == blocks_[number].interval && words[w].writer != processor;
     }
     if (conflict) end_interval(number, processor);
+  }
+  if (end_ == IntervalEnd::kSynchronisation) {
+    if (is_told(number, processor)) end_interval(number, processor);
+    if (reference.access == Access::kWrite && !writers_.has(number, processor))
+      told_[size_t{number} * processors_ + processor].written = synchronisation_.now(processor);
   }
   use(number, processor, reference.access);
   for (uint32_t w = from_word; w <= to_word; ++w) {
@@ -213,7 +263,15 @@ void IntervalAnalysis::refer(uint32_t number, const Reference& reference, uint32
 
 void IntervalAnalysis::consume(const Batch& batch) {
   const uint32_t words_of_block = 1u << (block_shift_ - word_shift_);
-  for (const Reference& reference : batch.references) {
+  size_t next_event = 0;
+  const auto take_events = [&](uint64_t up_to) {
+    if (end_ != IntervalEnd::kSynchronisation) return;
+    for (; next_event < batch.events.size() && batch.events[next_event].position <= up_to; ++next_event)
+      synchronisation_.consume(batch.events[next_event]);
+  };
+  for (size_t i = 0; i < batch.references.size(); ++i) {
+    const Reference& reference = batch.references[i];
+    take_events(batch.first + i);
     MG_CHECK(reference.processor < processors_);
     const uint64_t begin = reference.address;
     const uint64_t last = begin + (reference.size == 0 ? 0 : reference.size - 1u);
@@ -232,6 +290,7 @@ void IntervalAnalysis::consume(const Batch& batch) {
         for (ProcessorSets* sets :
              {&base_, &users_, &writers_, &at_start_[0], &at_start_[1], &coherent_[0], &coherent_[1]})
           sets->reserve_set(number);
+        if (end_ == IntervalEnd::kSynchronisation) told_.resize(told_.size() + processors_);
       }
       const uint64_t origin = key << block_shift_;
       const auto from = static_cast<uint32_t>((std::max(begin, origin) - origin) >> word_shift_);
@@ -240,6 +299,7 @@ void IntervalAnalysis::consume(const Batch& batch) {
       refer(number, reference, from, to);
     });
   }
+  take_events(~uint64_t{0});
 }
 
 IntervalResult IntervalAnalysis::result() const {
@@ -266,7 +326,7 @@ IntervalResult IntervalAnalysis::result() const {
         result.separable_references += word.references;
       }
     }
-    if (communicates) continue;
+    if (communicates || end_ == IntervalEnd::kSynchronisation) continue;
     ++result.full_duration_blocks;
     // This is one interval from the beginning to the end, in which every user fetches a copy once at most.
     MG_CHECK(block.interval == 1);

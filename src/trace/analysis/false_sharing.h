@@ -20,6 +20,8 @@
 #include <vector>
 
 #include "trace/analysis/block_ids.h"
+#include "trace/analysis/caches.h"
+#include "trace/analysis/synchronisation.h"
 #include "trace/model/machine.h"
 #include "trace/trace.h"
 
@@ -34,8 +36,13 @@ class MoveCounter {
   void consume(const Batch& batch, const MoveCounter* among = nullptr);
   // Takes one reference; returns how many blocks it moved.
   unsigned refer(const Reference& reference);
+  // Does the same where the blocks are the lines of these caches, whose cores are the processors. A line that they replace
+  // comes back without a move: it would not have been there either if no other processor existed.
+  unsigned refer(const Reference& reference, Caches& caches);
 
   [[nodiscard]] uint64_t moves() const { return moves_; }
+  // The references that would have moved a line that the caches have replaced.
+  [[nodiscard]] uint64_t replaced_moves() const { return replaced_moves_; }
   [[nodiscard]] const BlockIds& blocks() const { return blocks_; }  // keys: address >> shift()
   [[nodiscard]] uint64_t moves_of(uint32_t block) const { return moves_of_[block]; }
   // Returns whether the block was used by one processor after another had written it; if not, it neither communicates
@@ -45,13 +52,16 @@ class MoveCounter {
 
  private:
   bool refer_block(uint64_t block, unsigned processor, Access access);
+  void replace(uint64_t block, unsigned processor);
 
   unsigned shift_, processors_;
   BlockIds blocks_;
   ProcessorSets copies_;
+  ProcessorSets replaced_;  // the processors whose caches have replaced their copies; no sets where there are no caches
+  bool has_caches_ = false;
   std::vector<uint64_t> moves_of_;
   std::vector<bool> written_;
-  uint64_t moves_ = 0;
+  uint64_t moves_ = 0, replaced_moves_ = 0;
 };
 
 // These are the cost components and what follows from them. All are in units of cost; divided by the references they
@@ -84,6 +94,16 @@ double false_sharing_for(const CostComponents& components, const MoveCost& cost,
 
 CostComponents cost_components(const MoveCounter& at_block_size, const MoveCounter& at_word, const MoveCost& cost);
 
+// Where intervals end, as late as they may.
+enum class IntervalEnd : uint8_t {
+  // At a read of a word that another processor has written in the interval. That needs foreknowledge.
+  kCommunication,
+  // At the first reference of a processor to the block once synchronisation has told it of another's write in the interval:
+  // it acquired a lock that the writer had released since, or left a barrier. This is what Munin's release consistency can
+  // know ([Bolosky], section 7.1.3). A read that communicates without that, in a program with data races, ends one, too.
+  kSynchronisation,
+};
+
 // These are the definitions by intervals, computed block by block in one pass.
 struct IntervalResult {
   uint64_t block_bytes = 0;
@@ -114,9 +134,9 @@ class IntervalAnalysis {
   // `blocks` has counted the whole trace's moves at this block size. It must outlive the analysis, which keeps state
   // only for the blocks that are write-shared there. `move_cost` is R, and `merge_cost` is M.
   IntervalAnalysis(const MoveCounter& blocks, unsigned word_bytes, unsigned processors, double move_cost,
-                   double merge_cost);
+                   double merge_cost, IntervalEnd end = IntervalEnd::kCommunication);
   void consume(const Batch& batch);
-  // The caller calls this at the end of the trace.
+  // The caller calls this at the end of the trace. With kSynchronisation, the full duration is not computed.
   [[nodiscard]] IntervalResult result() const;
 
  private:
@@ -151,6 +171,8 @@ class IntervalAnalysis {
   void refer(uint32_t number, const Reference& reference, uint32_t from_word, uint32_t to_word);
   void use(uint32_t number, unsigned processor, Access access);
   void end_interval(uint32_t number, unsigned next_user);
+  // Whether synchronisation orders a write of the interval by another processor before what this one does now.
+  bool is_told(uint32_t number, unsigned processor);
   static bool move(ProcessorSets& copies, uint32_t number, unsigned processor, Access access);
 
   const MoveCounter& all_blocks_;
@@ -159,6 +181,14 @@ class IntervalAnalysis {
   BlockIds ids_;
   std::vector<Block> blocks_;
   std::vector<Word> words_;
+  IntervalEnd end_;
+  Synchronisation synchronisation_;
+  // For kSynchronisation, of each block and processor: when it first wrote in the interval, and of how many acquisitions
+  // is_told() knows.
+  struct Told {
+    uint32_t written = 0, acquisitions = 0;
+  };
+  std::vector<Told> told_;
   ProcessorSets base_;         // the processors that have copies on the coherent machine
   ProcessorSets users_;        // the processors that have used the block in the interval
   ProcessorSets writers_;      // the processors that have written the block in the interval

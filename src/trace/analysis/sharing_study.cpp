@@ -35,20 +35,20 @@ auto blame(const Group& group) {
 Result<SharingStudy::Moves> SharingStudy::count_moves(const StudyPasses& passes) const {
   Moves moves;
   for (const uint64_t bytes : options_.block_sizes) moves.blocks.emplace_back(bytes, processors_);
-  Status status = passes.each("Block moves", [&](const Batch& batch) {
+  Status status = passes.each("Block moves", memory_, [&](const Batch& batch) {
     for (MoveCounter& counter : moves.blocks) counter.consume(batch);
   });
   if (!status) return tl::unexpected(status.error());
   // The words of a block that does not move do not move either. The smallest blocks leave out the most words.
   const auto smallest = std::ranges::min_element(moves.blocks, {}, &MoveCounter::shift);
   moves.words.emplace(options_.word_bytes, processors_);
-  status = passes.each("Word moves", [&](const Batch& batch) { moves.words->consume(batch, &*smallest); });
+  status = passes.each("Word moves", memory_, [&](const Batch& batch) { moves.words->consume(batch, &*smallest); });
   if (!status) return tl::unexpected(status.error());
   return moves;
 }
 
-json SharingStudy::block_size_json(const MoveCounter& counter, const MoveCounter& words,
-                                   const IntervalResult& interval) const {
+json SharingStudy::block_size_json(const MoveCounter& counter, const MoveCounter& words, const IntervalResult& interval,
+                                   const IntervalResult* by_locks) const {
   json of_machines = json::array();
   for (size_t m = 0; m < options_.machines.size(); ++m) {
     const MoveCost& cost = machines_[m].remote_move;
@@ -62,6 +62,8 @@ json SharingStudy::block_size_json(const MoveCounter& counter, const MoveCounter
                            {"lower", per_reference(c.false_sharing_lower)},
                            {"upper", per_reference(c.false_sharing_upper)},
                            {"interval_lower", per_reference(interval.lower_bound * move)},
+                           {"lock_interval_lower",
+                            by_locks == nullptr ? json(nullptr) : json(per_reference(by_locks->lower_bound * move))},
                            {"full_duration", per_reference(interval.full_duration * move)},
                            {"fragmentation_upper", per_reference(c.fragmentation_upper)},
                            {"grouping_lower", per_reference(c.grouping_lower)},
@@ -75,6 +77,7 @@ json SharingStudy::block_size_json(const MoveCounter& counter, const MoveCounter
           {"separable_words", interval.separable_words},
           {"separable_references", interval.separable_references},
           {"interval_moves", interval.lower_bound},
+          {"lock_interval_moves", by_locks == nullptr ? json(nullptr) : json(by_locks->lower_bound)},
           {"full_duration_moves", interval.full_duration},
           {"machines", of_machines}};
 }
@@ -109,6 +112,7 @@ json SharingStudy::groups_json(const AttributionResult& result, const std::vecto
                    {"bytes", group.bytes},
                    {"address", group.address},
                    {"moves", moves_json(group.moves)},
+                   {"across_nodes", has_map() && memory_ == MemoryOf::kCore ? json(group.across_nodes) : json(nullptr)},
                    {"culprit", group.culprit}});
   }
   return out;
@@ -192,20 +196,26 @@ void SharingStudy::make_plans(const Attribution& attribution, const AttributionR
 }
 
 // This says what changes of the layout would save.
-Result<json> SharingStudy::plans_json(const StudyPasses& passes, const MoveCounter& blocks) const {
+Result<json> SharingStudy::plans_json(const StudyPasses& passes, uint64_t moves_before,
+                                      const CacheSetup* caches) const {
   const std::vector<Plan>& plans = *plans_;
   const uint64_t block_bytes = options_.attribution_block_size;
   const MoveCost& cost = machines_[0].remote_move;
   std::vector<MoveCounter> after(plans.size(), MoveCounter(block_bytes, processors_));
+  // Data at other addresses are in other sets of the caches.
+  std::vector<Caches> caches_after(caches == nullptr ? 0 : plans.size(), Caches(caches ? *caches : CacheSetup{}, map_));
   if (!plans.empty()) {
-    const Status status = passes.each("Padding and regrouping", [&](const Batch& batch) {
+    const Status status = passes.each("Padding and regrouping", memory_, [&](const Batch& batch) {
       for (const Reference& reference : batch.references) {
         // A block that does not move now has no words to which a plan applies, but may have got moved words as
         // neighbours.
         for (size_t i = 0; i < plans.size(); ++i) {
           Reference mapped = reference;
           mapped.address = plans[i].map(reference.address);
-          after[i].refer(mapped);
+          if (caches == nullptr)
+            after[i].refer(mapped);
+          else
+            after[i].refer(mapped, caches_after[i]);
         }
       }
     });
@@ -213,10 +223,10 @@ Result<json> SharingStudy::plans_json(const StudyPasses& passes, const MoveCount
   }
   json out = json::array();
   for (size_t i = 0; i < plans.size(); ++i) {
-    const auto saved = static_cast<double>(blocks.moves()) - static_cast<double>(after[i].moves());
+    const auto saved = static_cast<double>(moves_before) - static_cast<double>(after[i].moves());
     out.push_back({{"change", change_name(plans[i].change)},
                    {"group", plans[i].group == Plan::kAllGroups ? json(nullptr) : json(plans[i].group)},
-                   {"moves_before", blocks.moves()},
+                   {"moves_before", moves_before},
                    {"moves_after", after[i].moves()},
                    {"saved_mcpr", per_reference(cost.at(block_bytes) * saved)},
                    {"extra_bytes", plans[i].extra_bytes}});
@@ -229,27 +239,49 @@ Status SharingStudy::attribute(const StudyPasses& passes, const Moves& moves, js
   const auto counted = std::ranges::find(moves.blocks, std::countr_zero(block_bytes),
                                          [](const MoveCounter& counter) { return static_cast<int>(counter.shift()); });
   std::optional<MoveCounter> own;
+  const bool has_caches =
+      memory_ == MemoryOf::kCore && options_.caches.line_bytes == block_bytes && !options_.caches.empty();
+  const CacheSetup caches = has_caches ? options_.caches.private_levels() : CacheSetup{};
   if (counted == moves.blocks.end()) {
     own.emplace(block_bytes, processors_);
-    const Status status = passes.each("Block moves", [&](const Batch& batch) { own->consume(batch); });
+    const Status status = passes.each("Block moves", memory_, [&](const Batch& batch) { own->consume(batch); });
     if (!status) return status;
   }
   const MoveCounter& blocks = own ? *own : *counted;
-  Attribution attribution(blocks, options_.word_bytes, processors_);
-  Status status = passes.each("Attribution", [&](const Batch& batch) { attribution.consume(batch); });
+  // Between nodes, every move is across nodes.
+  const bool has_cores = has_map() && memory_ == MemoryOf::kCore;
+  Attribution attribution(blocks, options_.word_bytes, processors_,
+                          has_cores ? map_.nodes_of_cores() : std::vector<ProcessorId>());
+  Caches of_cores(caches, map_);
+  Status status = passes.each("Attribution", memory_, [&](const Batch& batch) {
+    attribution.consume(batch, has_caches ? &of_cores : nullptr);
+  });
   if (!status) return status;
   const AttributionResult result = attribution.finish();
   const std::vector<uint32_t> order = groups_by_blame(result);
   out["attribution"] = {{"block_size", block_bytes},
                         {"machine", machines_[0].name},
                         {"moves", moves_json(result.moves)},
+                        {"replaced", nullptr},
+                        {"across_nodes", has_cores ? json(result.across_nodes) : json(nullptr)},
                         {"mcpr_per_move", per_reference(machines_[0].remote_move.at(block_bytes))},
                         {"groups", groups_json(result, order)},
                         {"fields", fields_json(attribution, result)},
                         {"causes", causes_json(result)},
                         {"hot_blocks", hot_blocks_json(attribution, result)}};
   if (!is_perturbed()) make_plans(attribution, result, order);
-  auto plans = plans_json(passes, blocks);
+  uint64_t moves_before = blocks.moves();
+  if (has_caches) {
+    MoveCounter before(block_bytes, processors_);
+    Caches anew(caches, map_);
+    status = passes.each("Block moves in caches", memory_, [&](const Batch& batch) {
+      for (const Reference& reference : batch.references) before.refer(reference, anew);
+    });
+    if (!status) return status;
+    moves_before = before.moves();
+    out["attribution"]["replaced"] = before.replaced_moves();
+  }
+  auto plans = plans_json(passes, moves_before, has_caches ? &caches : nullptr);
   if (!plans) return tl::unexpected(plans.error());
   out["plans"] = std::move(*plans);
   return {};
@@ -259,20 +291,27 @@ Result<json> SharingStudy::document(const StudyPasses& passes) {
   auto moves = count_moves(passes);
   if (!moves) return tl::unexpected(moves.error());
   // Each block size has a pass of its own: together, their words would need several times the memory.
-  std::vector<IntervalResult> intervals;
+  std::vector<IntervalResult> intervals, by_locks;
   for (const MoveCounter& counter : moves->blocks) {
-    IntervalAnalysis analysis(counter, options_.word_bytes, processors_, 1.0, options_.merge_ratio);
-    const Status status = passes.each(fmt::format("False-sharing intervals, {} bytes", uint64_t{1} << counter.shift()),
-                                      [&](const Batch& batch) { analysis.consume(batch); });
-    if (!status) return tl::unexpected(status.error());
-    intervals.push_back(analysis.result());
+    for (const IntervalEnd end : {IntervalEnd::kCommunication, IntervalEnd::kSynchronisation}) {
+      const bool locks = end == IntervalEnd::kSynchronisation;
+      if (locks && !has_synchronisation_) continue;
+      IntervalAnalysis analysis(counter, options_.word_bytes, processors_, 1.0, options_.merge_ratio, end);
+      const Status status = passes.each(
+          fmt::format("False-sharing intervals{}, {} bytes", locks ? " by locks" : "", uint64_t{1} << counter.shift()),
+          memory_, [&](const Batch& batch) { analysis.consume(batch); });
+      if (!status) return tl::unexpected(status.error());
+      (locks ? by_locks : intervals).push_back(analysis.result());
+    }
   }
-  json out = {{"word_size", options_.word_bytes}, {"merge_ratio", options_.merge_ratio}};
+  const char* const places = !has_map() ? "processor" : memory_ == MemoryOf::kCore ? "core" : "node";
+  json out = {{"word_size", options_.word_bytes}, {"merge_ratio", options_.merge_ratio}, {"places", places}};
   if (Status status = attribute(passes, *moves, out); !status) return tl::unexpected(status.error());
 
   out["block_sizes"] = json::array();
   for (size_t i = 0; i < moves->blocks.size(); ++i)
-    out["block_sizes"].push_back(block_size_json(moves->blocks[i], *moves->words, intervals[i]));
+    out["block_sizes"].push_back(
+        block_size_json(moves->blocks[i], *moves->words, intervals[i], by_locks.empty() ? nullptr : &by_locks[i]));
   return out;
 }
 

@@ -27,11 +27,12 @@ void each_entry(json& sharing, F&& f) {
       figures.emplace_back(key, json::json_pointer(std::string("/moves/") + key));
     return figures;
   };
-  const Figures of_size = direct({"moves", "word_moves", "write_shared_blocks", "full_duration_blocks",
-                                  "separable_words", "separable_references", "interval_moves", "full_duration_moves"});
-  const Figures of_machine =
-      direct({"overhead", "data_transfer", "overhead_component", "data_transfer_component", "lower", "upper",
-              "interval_lower", "full_duration", "fragmentation_upper", "grouping_lower", "grouping_upper"});
+  const Figures of_size =
+      direct({"moves", "word_moves", "write_shared_blocks", "full_duration_blocks", "separable_words",
+              "separable_references", "interval_moves", "lock_interval_moves", "full_duration_moves"});
+  const Figures of_machine = direct({"overhead", "data_transfer", "overhead_component", "data_transfer_component",
+                                     "lower", "upper", "interval_lower", "lock_interval_lower", "full_duration",
+                                     "fragmentation_upper", "grouping_lower", "grouping_upper"});
   for (json& size : sharing["block_sizes"]) {
     const json which = {"size", size["block_size"]};
     f(size, which, of_size);
@@ -90,7 +91,11 @@ void FigureSpreads::note(bool is_local, json& perturbed) {
 void FigureSpreads::write(json& sharing) const {
   each_entry(sharing, [&](json& entry, const json& which, const auto& figures) {
     json out = json::object();
-    for (const auto& [name, at] : figures) out[name] = spread_json(spreads_.at({which, name}), 1);
+    for (const auto& [name, at] : figures) {
+      // A figure that does not exist has no spread.
+      const auto found = spreads_.find({which, name});
+      out[name] = found == spreads_.end() ? json(nullptr) : spread_json(found->second, 1);
+    }
     entry["spreads"] = std::move(out);
   });
 }
@@ -102,7 +107,8 @@ void FigureSpreads::write_none(json& sharing) {
 FigureSpreads::Values FigureSpreads::values_of(json& sharing) {
   Values values;
   each_entry(sharing, [&](json& entry, const json& which, const auto& figures) {
-    for (const auto& [name, at] : figures) values[{which, name}] = entry.at(at).template get<double>();
+    for (const auto& [name, at] : figures)
+      if (!entry.at(at).is_null()) values[{which, name}] = entry.at(at).template get<double>();
   });
   return values;
 }

@@ -1,6 +1,7 @@
 #include "trace/analysis/study.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -12,6 +13,8 @@
 #include "trace/analysis/spreads.h"
 #include "trace/analysis/study_json.h"
 #include "trace/analysis/study_passes.h"
+#include "trace/analysis/variable_blocks.h"
+#include "trace/model/contention.h"
 #include "trace/model/optimal.h"
 #include "trace/model/policy_costs.h"
 
@@ -22,7 +25,7 @@ using nlohmann::json;
 
 class Study {
  public:
-  Study(const OpenTrace& open, const StudyOptions& options) : passes_(open, "", options), options_(options) {}
+  Study(const OpenTrace& open, const StudyOptions& options) : passes_(open, "", options, map_), options_(options) {}
 
   Result<json> run();
 
@@ -34,6 +37,7 @@ class Study {
   };
 
   Status prepare();
+  [[nodiscard]] unsigned places(MemoryOf memory) const { return map_ ? map_->places(memory) : processors_; }
   Status optimal_costs();
   Status policy_costs();
   // This says what the policies would cost. Each pass has a fresh state.
@@ -44,10 +48,17 @@ class Study {
     return {machines_.begin(), machines_.begin() + static_cast<ptrdiff_t>(options_.machines.size())};
   }
   Status tlbs();
+  Status variable_blocks();
+  [[nodiscard]] json contended(const CostParts& parts, const Machine& machine) const {
+    return options_.contention ? json(contended_mcpr(parts, machine)) : json(nullptr);
+  }
   Status false_sharing();
+  // Counts the trace's references, and what becomes of them in the caches.
+  Status count();
   // Reads the trace once for the owners of the hot blocks and for the header, which is complete at the end, and starts
   // the document.
   Status owners_and_header(BlockOwners& owners);
+  [[nodiscard]] json map_json() const;
   json machines_json();
   [[nodiscard]] json hot_blocks_json(size_t machine, const BlockOwners& owners) const;
   // Adds the entries of the sweeps over block sizes and parameters.
@@ -57,10 +68,11 @@ class Study {
     machines_.push_back(machine);
   }
 
+  std::optional<ThreadMap> map_;  // none: each thread has a core and a node of its own
   StudyPasses passes_;
   const StudyOptions& options_;
   unsigned processors_ = 0;
-  uint64_t all_references_ = 0;  // with private references
+  uint64_t references_ = 0, private_references_ = 0;  // of the trace, in caches or not
   std::optional<TraceNames> names_;
   std::vector<Variant> variants_;
   std::vector<Machine> machines_;  // the machine of each variant
@@ -76,6 +88,8 @@ class Study {
   std::vector<Spread> policy_spreads_;
   std::optional<SharingStudy> sharing_;
   std::optional<FigureSpreads> sharing_spreads_;
+  bool has_synchronisation_ = false;
+  json cache_counts_;  // the document's "caches"
   json document_;
 };
 
@@ -86,11 +100,26 @@ Status Study::prepare() {
   processors_ = (*source)->header().processors;
   if (processors_ == 0) return fail("the trace has no processors, so that there is nothing to analyze");
   // The model has at least two processors. A processor that makes no references costs nothing.
+  for (const Machine& machine : options_.machines)
+    if (!options_.caches.empty() && machine.memory == MemoryOf::kCore && options_.caches.private_levels().empty())
+      return fail("machine '{}' has a memory for each core, and the caches have no level of a core", machine.name);
+  if (!options_.map.empty()) {
+    auto map = ThreadMap::parse(options_.map, processors_);
+    if (!map) return tl::unexpected(map.error());
+    map_ = std::move(*map);
+  }
   auto fit = [&](Machine machine) {
-    if (machine.processors == 0) machine.processors = std::max(2u, processors_);
+    if (machine.processors == 0) machine.processors = std::max(2u, places(machine.memory));
     return machine;
   };
   for (const Machine& machine : options_.machines) {
+    if (machine.processors != 0 && machine.processors < places(machine.memory)) {
+      if (!map_)
+        return fail("the trace has {} threads, and machine '{}' {} processors; say with --map which threads share one",
+                    processors_, machine.name, machine.processors);
+      return fail("the map has {} {}, and machine '{}' {}", places(machine.memory),
+                  machine.memory == MemoryOf::kCore ? "cores" : "nodes", machine.name, machine.processors);
+    }
     if (Status status = validate_optimal(fit(machine), {}); !status) return status;
     add_variant({Variant::Role::kMachine, "", 0}, fit(machine));
   }
@@ -119,14 +148,63 @@ Status Study::prepare() {
   return {};
 }
 
+Status Study::count() {
+  auto source = passes_.open()();
+  if (!source) return tl::unexpected(source.error());
+  const CacheSetup& setup = options_.caches;
+  const ThreadMap map = map_ ? *map_ : ThreadMap(processors_);
+  const auto shift = static_cast<unsigned>(std::countr_zero(setup.line_bytes));
+  Caches caches(setup, map);
+  std::vector<uint64_t> answers(setup.levels.size() +
+                                1);  // by the level that had the line, or the last of a reference's lines
+  uint64_t first = 0, replaced = 0, taken = 0;
+  for (;;) {
+    auto batch = (*source)->next();
+    if (!batch) return tl::unexpected(batch.error());
+    if (batch->references.empty() && batch->events.empty()) break;
+    references_ += batch->references.size();
+    for (const Event& event : batch->events) {
+      if (event.kind == EventKind::kPrivate) private_references_ += event.value;
+      has_synchronisation_ |= event.kind == EventKind::kAcquire || event.kind == EventKind::kBarrier;
+    }
+    if (options_.progress) options_.progress("References", references_);
+    if (setup.empty()) continue;
+    for (const Reference& reference : batch->references) {
+      if (reference.processor >= processors_)
+        return fail("the trace has a reference by processor {} behind reference {}; it says that it has {} processors",
+                    reference.processor, batch->first, processors_);
+      unsigned level = 0;
+      for_each_unit(reference.address, reference.size, shift, [&](uint64_t line) {
+        const Caches::Answer answer = caches.refer(map.core_of(reference.processor), line, reference.access);
+        level = std::max(level, answer.level);
+        first += answer.cause == Caches::Cause::kFirst;
+        replaced += answer.cause == Caches::Cause::kReplaced;
+        taken += answer.cause == Caches::Cause::kTaken;
+      });
+      ++answers[level];
+    }
+  }
+  if (references_ == 0) return fail("the trace has no references, so that there is nothing to analyze");
+  if (setup.empty()) return {};
+  json levels = json::array();
+  for (size_t i = 0; i < setup.levels.size(); ++i)
+    levels.push_back({{"bytes", setup.levels[i].bytes},
+                      {"ways", setup.levels[i].ways},
+                      {"shared", setup.levels[i].shared},
+                      {"hits", answers[i]}});
+  cache_counts_ = {{"line", setup.line_bytes},
+                   {"levels", levels},
+                   {"misses", answers.back()},
+                   {"own", {{"first", first}, {"replaced", replaced}, {"taken", taken}}}};
+  return {};
+}
+
 Status Study::optimal_costs() {
   // Hot blocks are found for the machines themselves only: a pass of its own is cheaper than their memory for every
   // variant.
   auto results = passes_.optimal_of("Optimal placement", machines_, 0);
   if (!results) return tl::unexpected(results.error());
   results_ = std::move(*results);
-  if (results_[0].references == 0) return fail("the trace has no references, so that there is nothing to analyze");
-  all_references_ = results_[0].references + results_[0].private_references;
   spreads_.resize(results_.size());
   move_spreads_.resize(results_.size());
   if (options_.hot_blocks == 0) return {};
@@ -162,7 +240,7 @@ Status Study::perturbed_hot_blocks(const OpenTrace& open, const std::string& pre
   // A hot block of the largest size holds this many of the smallest.
   const auto [smallest, largest] = std::ranges::minmax(sizes);
   const size_t most = wanted.size() * (largest / smallest);
-  auto results = StudyPasses(open_chosen, prefix, options_)
+  auto results = StudyPasses(open_chosen, prefix, options_, map_)
                      .optimal_of("hot blocks", own, static_cast<unsigned>(std::min<size_t>(most, ~0u)));
   if (!results) return tl::unexpected(results.error());
   for (size_t i = 0; i < own.size(); ++i) {
@@ -229,7 +307,7 @@ Status Study::perturbed() {
       };
       const std::string prefix =
           fmt::format("Perturbation {} of {}: ", 2 * run + (local ? 1 : 2), 2 * options_.perturbations);
-      const StudyPasses passes(open, prefix, options_);
+      const StudyPasses passes(open, prefix, options_, map_);
       auto results = passes.optimal_of("optimal placement", machines_, 0);
       if (!results) return tl::unexpected(results.error());
       for (size_t i = 0; i < results->size(); ++i) {
@@ -257,6 +335,14 @@ Status Study::perturbed() {
   return {};
 }
 
+json Study::map_json() const {
+  if (!map_) return nullptr;
+  json threads = json::array();
+  for (unsigned thread = 0; thread < map_->threads(); ++thread)
+    threads.push_back({{"node", map_->node_of(thread)}, {"core", map_->core_of(thread)}});
+  return {{"nodes", map_->nodes()}, {"cores", map_->cores()}, {"threads", threads}};
+}
+
 json Study::machines_json() {
   json machines = json::array();
   const unsigned runs = options_.perturbations;
@@ -267,16 +353,21 @@ json Study::machines_json() {
          {"R", number_or_null(result.machine.R())},
          {"G", number_or_null(result.machine.G())},
          {"blocks", result.blocks},
+         {"references", result.references + result.private_references},
          {"results",
           {result_json("optimal", result.cost, result.mcpr, result.parts, result.machine, spreads_[i], runs)}},
          {"hot_blocks", json::array()}});
   }
+  for (size_t i = 0; i < machines.size(); ++i)
+    machines[i]["results"][0]["contended_mcpr"] = contended(results_[i].parts, results_[i].machine);
   for (size_t i = 0; i < policy_results_.size(); ++i) {
     const PolicyResult& result = policy_results_[i];
     const size_t of = policy_machines_[i];
     json entry =
         result_json(policies_[i], result.cost, result.mcpr, result.parts, result.machine, policy_spreads_[i], runs);
-    entry["over_optimal"] = result.cost / results_[of].cost;
+    entry["contended_mcpr"] = contended(result.parts, result.machine);
+    // Nothing that costs anything may be left behind caches.
+    entry["over_optimal"] = results_[of].cost == 0 ? 1 : result.cost / results_[of].cost;
     machines[of]["results"].push_back(std::move(entry));
   }
   return machines;
@@ -285,8 +376,8 @@ json Study::machines_json() {
 Status Study::tlbs() {
   document_["tlb"] = nullptr;
   if (options_.tlbs.empty()) return {};
-  TlbAnalysis analysis(options_.tlbs, options_.block_sizes, processors_);
-  Status status = passes_.each("TLBs", [&](const Batch& batch) { analysis.consume(batch); });
+  TlbAnalysis analysis(options_.tlbs, options_.block_sizes, places(MemoryOf::kCore));
+  Status status = passes_.each("TLBs", MemoryOf::kCore, [&](const Batch& batch) { analysis.consume(batch); });
   if (!status) return status;
   json& out = document_["tlb"];
   out["miss_rates"] = out["corrected"] = json::array();
@@ -320,10 +411,67 @@ Status Study::tlbs() {
   return {};
 }
 
+Status Study::variable_blocks() {
+  document_["variable_blocks"] = nullptr;
+  if (!options_.variable_blocks) return {};
+  if (!options_.caches.empty())
+    return fail("blocks of several sizes are computed without caches; leave --caches or --variable-blocks out");
+  const size_t sizes = options_.block_sizes.size(), machines = options_.machines.size();
+  const auto all = static_cast<double>(references_ + private_references_);
+  json out = json::array();
+  for (size_t m = 0; m < machines; ++m) {
+    std::vector<Machine> variants;
+    for (const uint64_t bytes : options_.block_sizes) variants.push_back(options_.machines[m].with_block_size(bytes));
+    std::vector<TraceByGroup::Group> groups;
+    const OpenTrace open = [&]() -> Result<std::unique_ptr<TraceSource>> {
+      auto source = passes_.open()();
+      if (!source) return source;
+      return std::make_unique<TraceByGroup>(std::move(*source), groups);
+    };
+    // The blocks of all groups, each with its cost.
+    auto results = StudyPasses(open, "", options_, map_).optimal_of("Blocks of several sizes", variants, ~0u);
+    if (!results) return tl::unexpected(results.error());
+    VariableBlocks blocks{.block_sizes = options_.block_sizes,
+                          .costs = std::vector(groups.size(), std::vector<double>(sizes)),
+                          .best = {}};
+    for (size_t i = 0; i < sizes; ++i)
+      for (const BlockCost& block : (*results)[i].hot)
+        blocks.costs[TraceByGroup::group_of(block.block, options_.block_sizes[i])][i] += block.excess();
+    choose(blocks);
+    json of_sizes = json::array(), of_groups = json::array();
+    size_t common = 0;  // the best size for all
+    for (size_t i = 0; i < sizes; ++i) {
+      if (blocks.at(i) < blocks.at(common)) common = i;
+      of_sizes.push_back({{"block_size", options_.block_sizes[i]},
+                          {"mcpr", results_[machines + m * sizes + i].mcpr},
+                          {"separate_mcpr", 1 + blocks.at(i) / all}});
+    }
+    std::vector<size_t> order;
+    for (size_t g = 0; g < groups.size(); ++g)
+      if (groups[g].references != 0) order.push_back(g);
+    const auto saving = [&](size_t g) { return blocks.costs[g][common] - blocks.costs[g][blocks.best[g]]; };
+    std::ranges::sort(order, [&](size_t a, size_t b) { return std::pair(saving(b), a) < std::pair(saving(a), b); });
+    for (const size_t g : order)
+      of_groups.push_back({{"name", names_->name(groups[g].name)},
+                           {"site", names_->site(groups[g].site)},
+                           {"references", groups[g].references},
+                           {"block_size", options_.block_sizes[blocks.best[g]]},
+                           {"excess", blocks.costs[g][blocks.best[g]]},
+                           {"excesses", blocks.costs[g]}});
+    out.push_back({{"machine", options_.machines[m].name},
+                   {"block_sizes", of_sizes},
+                   {"mcpr", 1 + blocks.cost / all},
+                   {"groups", of_groups}});
+  }
+  document_["variable_blocks"] = std::move(out);
+  return {};
+}
+
 Status Study::false_sharing() {
   document_["false_sharing"] = nullptr;
   if (!options_.false_sharing) return {};
-  sharing_.emplace(options_, own_machines(), processors_, all_references_, *names_);
+  sharing_.emplace(options_, own_machines(), map_ ? *map_ : ThreadMap(processors_), references_ + private_references_,
+                   has_synchronisation_, *names_);
   auto sharing = sharing_->document(passes_);
   if (!sharing) return tl::unexpected(sharing.error());
   if (options_.perturbations != 0) sharing_spreads_.emplace(*sharing);
@@ -352,9 +500,11 @@ Status Study::owners_and_header(BlockOwners& owners) {
                  {"recorder", header.recorder},
                  {"dilation", header.dilation == 0 ? json(nullptr) : json(header.dilation)},
                  {"processors", processors_},
-                 {"references", results_[0].references},
-                 {"private_references", results_[0].private_references}}},
-               {"perturbation", nullptr}};
+                 {"map", map_json()},
+                 {"references", references_},
+                 {"private_references", private_references_}}},
+               {"perturbation", nullptr},
+               {"caches", cache_counts_}};
   if (options_.perturbations != 0)
     document_["perturbation"] = {{"runs", options_.perturbations}, {"seed", options_.seed}};
   return {};
@@ -396,6 +546,7 @@ void Study::add_sweeps() {
     if (variants_[i].role == Variant::Role::kMachine) continue;
     const OptimalResult& result = results_[i];
     json entry = result_json("optimal", result.cost, result.mcpr, result.parts, result.machine, spreads_[i], runs);
+    entry["contended_mcpr"] = contended(result.parts, result.machine);
     entry["machine"] = result.machine.name;
     entry["block_size"] = result.machine.block_size;
     entry["moves_per_block"] =
@@ -421,6 +572,7 @@ void Study::add_sweeps() {
 
 Result<json> Study::run() {
   if (Status status = prepare(); !status) return tl::unexpected(status.error());
+  if (Status status = count(); !status) return tl::unexpected(status.error());
   if (Status status = optimal_costs(); !status) return tl::unexpected(status.error());
   if (Status status = policy_costs(); !status) return tl::unexpected(status.error());
   BlockOwners owners(processors_);
@@ -428,6 +580,7 @@ Result<json> Study::run() {
   if (Status status = false_sharing(); !status) return tl::unexpected(status.error());
   if (Status status = perturbed(); !status) return tl::unexpected(status.error());
   if (Status status = tlbs(); !status) return tl::unexpected(status.error());
+  if (Status status = variable_blocks(); !status) return tl::unexpected(status.error());
   document_["machines"] = machines_json();
   for (size_t i = 0; i < options_.machines.size(); ++i)
     document_["machines"][i]["hot_blocks"] = hot_blocks_json(i, owners);

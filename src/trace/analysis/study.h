@@ -12,12 +12,16 @@
 //
 // {
 //   "schema": "mgtrace-analysis", "version": 1,
-//   "trace": {"program", "recorder", "dilation", "processors", "references", "private_references"},
+//   "trace": {"program", "recorder", "dilation", "processors", "references", "private_references",
+//     "map": null (each thread is a core and a node of its own) | {"nodes", "cores", "threads": [{"node", "core"}, ...]}},
 //   "perturbation": null | {"runs", "seed"},
+//   "caches": null | {"line", "levels": [{"bytes", "ways", "shared", "hits"}, ...], "misses",    counts of references
+//     "own": {"first", "replaced", "taken"}},          why a core's own levels did not have a line, by lines
 //   "machines": [{                     the machines asked for, each at its own block size
 //     "machine": {...},                as in a machine file
 //     "R", "G",                        at this block size
 //     "blocks",                        that the trace touches
+//     "references",                    that are priced: without caches all, private ones too; with caches those that miss
 //     "results": [RESULT, ...],        the first is "optimal", then the policies
 //     "hot_blocks": [{                 by optimal cost above that of local references, the most first
 //       "address", "references", "cost", "moves", "readers", "writers",
@@ -30,20 +34,30 @@
 //   "tlb": null | {"miss_rates": [{"tlb": name, "sets", "ways", "pages_per_entry", "miss_cost",
 //                  "rates": [{"page_size", "misses", "rate", "mcpr"}]}],      mcpr: what misses add to it
 //                  "corrected": [{"machine", "page_size", "mcpr", "corrected": {tlb name: MCPR with misses}}]},
+//   "variable_blocks": null | [{        blocks of several sizes, for each machine (variable_blocks.h)
+//     "machine": name,
+//     "block_sizes": [{"block_size", "mcpr", "separate_mcpr"}, ...],   one size for all; separate: allocations share no block
+//     "mcpr",                           with the best size for each group
+//     "groups": [{"name", "site": SITE, "references", "block_size", "excess", "excesses": [...]}, ...]}],   by what its own size
+//       saves, the most first; excess: the cost above a unit for each reference, at its size and at all of them
 //   "false_sharing": null | {
 //     "word_size", "merge_ratio",      M in units of R
 //     "block_sizes": [{"block_size", "moves", "word_moves", "write_shared_blocks", "full_duration_blocks",
 //       "separable_words", "separable_references",
 //       "interval_moves", "full_duration_moves",                 savings in units of R
+//       "lock_interval_moves",           of intervals that end at synchronisation; null if the trace has none
 //       "machines": [{"machine", "overhead", "data_transfer",    contributions to the MCPR, as all that follow
 //         "overhead_component", "data_transfer_component",       equation 7.5
 //         "lower", "upper",                                      of false sharing, cost components
-//         "interval_lower", "full_duration", "fragmentation_upper", "grouping_lower", "grouping_upper",
+//         "interval_lower", "lock_interval_lower", "full_duration", "fragmentation_upper", "grouping_lower", "grouping_upper",
 //         "spreads": SPREADS}],
 //       "spreads": SPREADS}],
-//     "attribution": {"block_size", "moves": MOVES, "machine": name, "mcpr_per_move", "spreads": SPREADS,
-//       "groups": [{"group", "name", "site": SITE, "instances", "bytes", "address", "moves": MOVES, "culprit",
-//         "spreads": SPREADS}],
+//     "places": "processor" | "core" | "node",    between which blocks move here: the memories of the first machine
+//     "attribution": {"block_size", "moves": MOVES, "across_nodes",
+//       "replaced",    fetches of written lines that the caches had replaced, which are no moves; null without such caches
+//       "machine": name, "mcpr_per_move", "spreads": SPREADS,
+//       "groups": [{"group", "name", "site": SITE, "instances", "bytes", "address", "moves": MOVES, "across_nodes", "culprit",
+//         "spreads": SPREADS}],        across_nodes: the false moves whose block another node's write took; null without a map
 //       "fields": [{"group", "offset", "bytes", "readers", "writers", "victim", "culprit", "spreads": SPREADS}],
 //       "causes": [{"victim_group", "victim_site": SITE, "culprit_group", "culprit_site": SITE, "moves",
 //         "spreads": SPREADS}],
@@ -51,8 +65,9 @@
 //     "plans": [{"change": "separate"|"pad fields"|"regroup", "group": null (all) | number, "moves_before",
 //       "moves_after", "saved_mcpr", "extra_bytes", "spreads": SPREADS}]}    of the same layouts
 // }
-// RESULT is {"policy", "cost", "mcpr", "parts": PARTS, "areas": AREAS, "spread": SPREAD}; those of policies also have
-// "over_optimal", their cost over the optimal one. MOVES is {"cold", "useful", "false"} (attribution.h). "readers" and
+// RESULT is {"policy", "cost", "mcpr", "contended_mcpr" (null if the user did not ask for it), "parts": PARTS, "areas": AREAS,
+// "spread": SPREAD}; those of policies also have "over_optimal", their cost over the optimal one. MOVES is {"cold", "useful",
+// "false"} (attribution.h). "readers" and
 // "writers" of a field are "none", "several" or a processor's number.
 #pragma once
 
@@ -64,6 +79,7 @@
 #include <string_view>
 #include <vector>
 
+#include "trace/analysis/caches.h"
 #include "trace/analysis/tlb.h"
 #include "trace/model/machine.h"
 #include "trace/model/placement.h"
@@ -88,6 +104,13 @@ struct StudyOptions {
   unsigned perturbations = 0;   // the number of runs with each filter
   uint64_t seed = 1;
   unsigned hot_blocks = 20;
+  bool variable_blocks = false;  // what blocks of several sizes would save; without caches
+  bool contention = false;       // a price for contention (model/contention.h)
+  // Caches in front of the memories: placement is priced of the references that miss them (those of a core's own levels, where
+  // a core has a memory), and lines that a core's levels replace do not count as moved. Empty: none; every reference goes to
+  // memory, and caches are without limit.
+  CacheSetup caches;
+  std::string map;  // of the trace's threads to cores and nodes, as ThreadMap::parse reads it; empty: none
   unsigned threads = 1;
   // The study calls this now and then, with what it does and how many references of the trace this pass has seen. It
   // may be empty.

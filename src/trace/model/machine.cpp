@@ -20,6 +20,8 @@ Machine chapter6(std::string name, uint64_t block_size, double r, double fixed, 
   machine.block_size = block_size;
   machine.r = r;
   machine.remote_move = {.fixed = fixed, .per_byte = 1 / components.bytes_per_unit};
+  // The coherent caches are those of cores; what software moves is in the memory of a node.
+  machine.memory = machine.name.starts_with("cc") ? MemoryOf::kCore : MemoryOf::kNode;
   machine.unit_ns = 50;
   return machine;
 }
@@ -40,6 +42,7 @@ std::vector<Machine> machines_of_today() {
       "51 ns from core to core: the median of a 32-core Ice Lake Xeon, github.com/nviennot/core-to-core-latency; 5 cycles a "
       "hit ([IntelOptimization]); estimate: 3.5 GHz";
   m.block_size = 64;
+  m.memory = MemoryOf::kCore;
   m.unit_ns = kHit;
   m.remote_move = {.fixed = 51 / kHit, .per_byte = 0};
   machines.push_back(m);
@@ -257,11 +260,13 @@ Status validate(const Machine& m) {
 Result<Machine> machine_from_json(const json& object) {
   if (!object.is_object())
     return fail("a machine is a JSON object such as {{\"name\": \"numa\", \"r\": 102, \"R\": 2323, ...}}");
-  static constexpr const char* kKeys[] = {"name", "source", "processors", "block_size", "r", "g", "R", "G", "unit_ns"};
+  static constexpr const char* kKeys[] = {"name", "source", "processors", "block_size", "r",
+                                          "g",    "R",      "G",          "memory",     "unit_ns"};
   for (const auto& item : object.items()) {
     if (std::ranges::find(kKeys, item.key()) == std::end(kKeys)) {
-      return fail("a machine has no \"{}\"; its keys are name, source, processors, block_size, r, g, R, G, unit_ns",
-                  item.key());
+      return fail(
+          "a machine has no \"{}\"; its keys are name, source, processors, block_size, r, g, R, G, memory, unit_ns",
+          item.key());
     }
   }
   const auto name = read_text(object, "name");
@@ -273,7 +278,8 @@ Result<Machine> machine_from_json(const json& object) {
   const auto unit_ns = read_number(object, "unit_ns", 0);
   const auto remote_move = read_move(object, "R");
   const auto global_move = read_move(object, "G");
-  for (const auto* text : {&name, &source}) {
+  const auto memory = read_text(object, "memory");
+  for (const auto* text : {&name, &source, &memory}) {
     if (!*text) return tl::unexpected(text->error());
   }
   for (const auto* count : {&processors, &block_size}) {
@@ -285,7 +291,10 @@ Result<Machine> machine_from_json(const json& object) {
   for (const auto* move : {&remote_move, &global_move}) {
     if (!*move) return tl::unexpected(move->error());
   }
+  if (!memory->empty() && *memory != "node" && *memory != "core")
+    return fail("the machine's \"memory\" is \"{}\"; it must be \"node\" or \"core\"", *memory);
   Machine machine;
+  machine.memory = *memory == "core" ? MemoryOf::kCore : MemoryOf::kNode;
   machine.name = *name;
   machine.source = *source;
   machine.processors = static_cast<unsigned>(std::min<uint64_t>(*processors, Machine::kMaxProcessors + 1));
@@ -314,6 +323,7 @@ json to_json(const Machine& machine) {
           {"g", number_or_null(machine.g)},
           {"R", move_to_json(machine.remote_move)},
           {"G", move_to_json(machine.global_move)},
+          {"memory", machine.memory == MemoryOf::kCore ? "core" : "node"},
           {"unit_ns", machine.unit_ns}};
 }
 

@@ -1,8 +1,8 @@
 // These are machines of the cost model ([Bolosky], section 4.1.1), which say what a reference and a block move cost.
 //
-// Every cost is in units of one local reference. A machine has one memory a processor and, where g and G are finite, a
-// global memory that is equally far from all. Block moves cost a fixed part and a part for each byte (equation 7.1),
-// so that one machine can be looked at with many block sizes.
+// Every cost is in units of one local reference. A machine has one memory a processor (which is a core, or a node with all of
+// its cores: Machine::memory) and, where g and G are finite, a global memory that is equally far from all. Block moves cost a
+// fixed part and a part for each byte (equation 7.1), so that one machine can be looked at with many block sizes.
 #pragma once
 
 #include <cmath>
@@ -28,6 +28,10 @@ struct MoveCost {
   friend bool operator==(const MoveCost&, const MoveCost&) = default;
 };
 
+// What has a memory of its own on a machine: a core, whose cache it is, or a node. Where no map says which cores a node has
+// (thread_map.h), each is a node of its own.
+enum class MemoryOf : uint8_t { kNode, kCore };
+
 struct Machine {
   static constexpr unsigned kMaxProcessors = 1024;
   static constexpr uint64_t kMinBlockSize = 4;
@@ -41,7 +45,8 @@ struct Machine {
   double g = kInfinite;     // a reference to global memory; infinite: there is no global memory
   MoveCost remote_move;     // R, from another processor's memory
   MoveCost global_move;     // G, to or from global memory
-  double unit_ns = 0;       // the length of one unit of cost in nanoseconds, for people; 0: not known
+  MemoryOf memory = MemoryOf::kNode;
+  double unit_ns = 0;  // the length of one unit of cost in nanoseconds, for people; 0: not known
 
   [[nodiscard]] double R() const { return remote_move.at(block_size); }
   [[nodiscard]] double G() const { return global_move.at(block_size); }
@@ -56,8 +61,9 @@ struct Machine {
 // keep (R = 184, r = 102) and which nothing here needs: neither is checked.
 Status validate(const Machine& machine);
 
-// Reads a machine: {"name", "processors", "block_size", "r", "g", "R", "G", "unit_ns", "source"}; R and G are numbers
-// or {"fixed", "per_byte"}. A cost that is left out or null is infinite. The machine that is returned is valid.
+// Reads a machine: {"name", "processors", "block_size", "r", "g", "R", "G", "memory", "unit_ns", "source"}; R and G are
+// numbers or {"fixed", "per_byte"}. A cost that is left out or null is infinite; "memory" is "node" (which it is if it is left
+// out) or "core". The machine that is returned is valid.
 Result<Machine> machine_from_json(const nlohmann::json& json);
 Result<Machine> machine_from_json(std::string_view text);
 nlohmann::json to_json(const Machine& machine);

@@ -319,6 +319,11 @@ std::string study_of(const std::string& path, const std::string& text, bool part
   options.perturbations = wanted.at("perturbations").get<unsigned>();
   options.seed = wanted.at("seed").get<uint64_t>();
   options.hot_blocks = wanted.at("hot_blocks").get<unsigned>();
+  options.map = wanted.at("map").get<std::string>();
+  options.variable_blocks = wanted.at("variable_blocks").get<bool>();
+  options.contention = wanted.at("contention").get<bool>();
+  options.caches =
+      value_of(parse_caches(wanted.at("caches").get<std::string>(), wanted.at("cache_line").get<uint64_t>()));
   options.threads = std::max(1u, wanted.at("threads").get<unsigned>());
   json out = value_of(study(opener(path, partial), options));
   out["trace"]["file"] = path;

@@ -27,6 +27,8 @@ from multigrain.study.trace_view import (
     spread_text,
 )
 
+MOST_GROUPS = 10  # rows of a table of allocations
+
 
 class CostSections(TraceView):
     def policies(self) -> list[Block]:
@@ -118,6 +120,9 @@ class CostSections(TraceView):
             return chart(traces, barmode="group", bargap=0.15, height=440, shapes=marks, yaxis=costs, xaxis=order)
 
         columns = ["machine", "policy", "MCPR", "over optimal", *(name for _, name, _, _ in AREAS)]
+        contention = self.machines[0]["results"][0].get("contended_mcpr") is not None
+        if contention:
+            columns.append("MCPR with contention")
         rows = []
         for i, machine in enumerate(self.machines):
             for result in machine["results"]:
@@ -126,6 +131,7 @@ class CostSections(TraceView):
                     + ([spread_text(result["spread"])] if self.perturbed else [])
                     + [f"{result['over_optimal']:.3f}" if "over_optimal" in result else ""]
                     + [number(result["areas"][key]) for key, *_ in AREAS]
+                    + ([number(result["contended_mcpr"], 5)] if contention else [])
                 )
         if self.perturbed:
             columns.insert(3, "spread: local / gap")
@@ -137,6 +143,36 @@ class CostSections(TraceView):
         if self.perturbed:
             caption += " Whiskers: the larger spread by perturbation."
         return [Figure("mcpr", "MCPR by machine and policy", caption, {(): bars(False)}, (), {(): bars(True)}, table)]
+
+    def variable_blocks(self) -> list[Block]:
+        out: list[Block] = []
+        for of in self.study.get("variable_blocks") or []:
+            separate = min(range(len(of["block_sizes"])), key=lambda i: of["block_sizes"][i]["separate_mcpr"])
+            one = min(of["block_sizes"], key=lambda entry: entry["mcpr"])
+            rows = [
+                [
+                    group["name"] or (site_text(group["site"]) if group["site"] else "(no allocation)"),
+                    site_html(group["site"]),
+                    number(group["references"]),
+                    size(group["block_size"]),
+                    number(group["excess"]),
+                    number(group["excesses"][separate]),
+                ]
+                for group in of["groups"][:MOST_GROUPS]
+            ]
+            common = of["block_sizes"][separate]
+            out += [
+                f"<p><b>{text(of['machine'])}</b>: MCPR {number(of['mcpr'])} with the best size for each allocation; "
+                f"{number(common['separate_mcpr'])} with {size(common['block_size'])} for all, allocations in blocks of their own; "
+                f"{number(one['mcpr'])} with {size(one['block_size'])} for all.</p>",
+                Table(
+                    ["allocation", "at", "references", "best size", "excess cost", "at the one size"],
+                    rows,
+                    right=range(2, 6),
+                    html_columns=(1,),
+                ),
+            ]
+        return out
 
     def block_sizes(self) -> list[Block]:
         if not self.by_size:

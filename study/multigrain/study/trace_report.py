@@ -24,9 +24,11 @@ class TraceReport(CostSections, SharingSections):
             Section("short", "In short", self.in_short()),
             Section("policies", "Policies against optimal placement", self.policies()),
             Section("block-sizes", "Block size", self.block_sizes()),
+            Section("variable-blocks", "Blocks of several sizes", self.variable_blocks()),
             Section("components", "What the cost is made of", self.components()),
             Section("hot-blocks", "Hot blocks", self.hot_blocks()),
             Section("false-sharing", "False sharing", self.false_sharing()),
+            Section("caches", "Caches", self.caches()),
             Section("tlb", "TLBs", self.tlbs()),
             Section("machines", "Machines", self.machine_table()),
             Section("method", "Method", self.method()),
@@ -47,6 +49,7 @@ class TraceReport(CostSections, SharingSections):
                 "Trace",
                 f"{number(trace['references'])} references by {trace['processors']} processors, and "
                 f"{number(trace['private_references'])} private ones"
+                + (f", on {trace['map']['cores']} cores of {trace['map']['nodes']} nodes" if trace.get("map") else "")
                 + (f" (<code>{text(trace['file'])}</code>)" if trace.get("file") else ""),
             ),
         ]
@@ -106,8 +109,37 @@ class TraceReport(CostSections, SharingSections):
         return [
             "<p>MCPR is the mean cost per reference, in units of one local reference: 1 means that every reference was "
             "local and no block ever moved. <b>Optimal</b> is the cost of the best placement that could have been chosen "
-            "with the future known: no policy on that machine can be below it.</p>",
+            "with the future known: no policy on that machine can be below it."
+            + (" It is the mean of the references that miss the caches." if self.study.get("caches") else "")
+            + "</p>",
             Table(columns, rows, right=right),
+        ]
+
+    def caches(self) -> list[Block]:
+        caches = self.study.get("caches")
+        if not caches:
+            return []
+        references = self.study["trace"]["references"]
+
+        def of_all(count: int) -> list[str]:
+            return [number(count), f"{100 * count / references:.3g}%"]
+
+        rows = [
+            [
+                "a node's" if level["shared"] else "a core's",
+                size(level["bytes"]),
+                str(level["ways"]),
+                *of_all(level["hits"]),
+            ]
+            for level in caches["levels"]
+        ]
+        rows.append(["memory", "", "", *of_all(caches["misses"])])
+        own = caches["own"]
+        return [
+            f"<p>Lines of {size(caches['line'])}. Private references hit. A core's own levels lacked lines "
+            f"{number(own['first'])} times for the first time, {number(own['replaced'])} times because they had replaced them, "
+            f"and {number(own['taken'])} times because another core had written them.</p>",
+            Table(["level", "bytes", "ways", "references that hit", "of all"], rows, right=range(1, 5)),
         ]
 
     def tlbs(self) -> list[Block]:

@@ -352,6 +352,11 @@ def study(
     seed: int = 1,
     hot_blocks: int = 10,
     threads: int = 1,
+    map: str = "",
+    caches: str = "none",
+    cache_line: int = 64,
+    variable_blocks: bool = False,
+    contention: bool = False,
 ) -> dict[str, Any]:
     """What `mgtrace analyze --json` writes (src/trace/analysis/study.h documents it), with the same options and defaults."""
     path, partial = _path(trace)
@@ -368,5 +373,10 @@ def study(
         "seed": seed,
         "hot_blocks": hot_blocks,
         "threads": threads,
+        "map": map,
+        "caches": caches,
+        "cache_line": cache_line,
+        "variable_blocks": variable_blocks,
+        "contention": contention,
     }
     return dict(json.loads(_native.study(path, json.dumps(options), partial)))
