@@ -33,6 +33,9 @@ class Import : public testing::Test {
   Directory directory_;
 };
 
+// How a trace of ours begins.
+const std::string kMgt("MGTRACE\x1a\0\0\0\x01", 12);
+
 TEST_F(Import, LackeyLoadsStoresAndModifies) {
   const Whole trace = lackey(
       "==12== Lackey, an example Valgrind tool\n"
@@ -44,7 +47,9 @@ TEST_F(Import, LackeyLoadsStoresAndModifies) {
       " M 0421c7d0,300\n"
       "\n"
       "I  04001093,5\n"
-      " L 7,1");
+      " L 7,1\n"
+      "==12== \n"
+      "==12== Exit code:       0\n");
   EXPECT_EQ(trace.error, "");
   ASSERT_EQ(trace.references.size(), 7u);
   EXPECT_EQ(trace.header.processors, 1u);
@@ -75,6 +80,51 @@ TEST_F(Import, LackeyNamesTheBadLine) {
   EXPECT_THAT(lackey("").error, HasSubstr("without a single reference"));
   EXPECT_THAT(lackey("==1== nothing\n").error, HasSubstr("without a single reference"));
   EXPECT_THAT(lackey(std::string(1000000, 'x')).error, HasSubstr("line 1"));
+  EXPECT_THAT(lackey(" L 10,4\n" + std::string(1000000, 'x')).error,
+              HasSubstr("line 2: it has more than 65536 bytes (the line begins at byte 8)"));
+}
+
+TEST_F(Import, LackeyThatIsCutOffIsRefused) {
+  const std::string head = "==7== Lackey, an example Valgrind tool\n",
+                    references = "I  4010,3\n L 1234,4\n S 1238,16\n";
+  const std::string whole = head + references;
+  EXPECT_EQ(lackey(whole + "==7== \n==7== Exit code:       0\n").error, "");
+  // Wherever it is cut behind its first reference, it is an error, and what came before is good.
+  for (size_t length = head.size() + 11; length <= whole.size(); ++length) {
+    const Whole trace = lackey(whole.substr(0, length));
+    EXPECT_THAT(trace.error, HasSubstr("cut off")) << length;
+    EXPECT_THAT(trace.error, testing::ContainsRegex("text, line [34]: .*\\(the line begins at byte [0-9]+\\)"))
+        << length;
+    EXPECT_LE(trace.references.size(), 2u) << length;
+  }
+  // With -q Valgrind writes nothing of its own before the references.
+  EXPECT_EQ(lackey(references).error, "");
+  EXPECT_THAT(lackey(" L 1234,4\n L 1234,1").error,
+              HasSubstr("text, line 2: ' L 1234,1' has no end: the text is cut off"));
+}
+
+// Other files than text: nothing of them gets to a terminal as it is, and the place is named.
+TEST_F(Import, ForeignFilesAreRefused) {
+  std::string bytes("\x1f\x8b\x08\0\x1b[31m\xff", 10);
+  EXPECT_THAT(csv(bytes + ",a\n").error, HasSubstr("text, line 1: '????"));
+  const std::string elf(
+      "\x7f"
+      "ELF\x02\x01\x01\0\0\n\0\0\n",
+      13);
+  const std::string others[] = {bytes + "\n", elf, "I  10,1\n L 20,4\n", "{\"a\": 1}\n", "access,address\nr,8\n", kMgt};
+  for (const Open open : {open_csv, open_lackey, open_drmemtrace, open_perf}) {
+    unsigned refused = 0;
+    for (const std::string& other : others) {
+      const Whole trace = read(open, other, {});
+      if (trace.error.empty()) continue;
+      ++refused;
+      EXPECT_THAT(trace.error, HasSubstr("text, line ")) << other;
+      EXPECT_THAT(trace.error, testing::ContainsRegex("byte [0-9]+\\)$")) << other;
+      for (const char c : trace.error) EXPECT_TRUE(c >= ' ' && c <= '~') << trace.error;
+    }
+    // Each reads its own at most.
+    EXPECT_GE(refused, std::size(others) - 1);
+  }
 }
 
 TEST_F(Import, CsvReferencesAndEvents) {
@@ -139,6 +189,11 @@ TEST_F(Import, CsvNamesTheBadLine) {
   EXPECT_THAT(csv("access,address,access\n").error, HasSubstr("twice"));
   EXPECT_THAT(csv("access,size\n").error, HasSubstr("must name the columns access and address"));
   EXPECT_THAT(csv("").error, HasSubstr("no line that names the columns"));
+  // Of a number that is cut off, a number is left.
+  EXPECT_THAT(
+      csv("access,address\nr,4096\nr,40").error,
+      HasSubstr(
+          "text, line 3: 'r,40' has no newline at its end: the text is cut off, or lacks it (the line begins at byte 22)"));
   EXPECT_FALSE(open_csv(directory_ / "nothing"));
   EXPECT_FALSE(open_csv(directory_ / "."));
 }

@@ -47,6 +47,8 @@ class Csv final : public TextSource {
   static constexpr size_t kAbsent = ~size_t{0};
 
   Status line(std::string_view text) override {
+    // Of a number that is cut off, what is left is a number, too.
+    if (is_cut()) return bad("'{}' has no newline at its end: the text is cut off, or lacks it", shown(text, 60));
     if (text.empty() || text[0] == '#') return {};
     if (Status status = split(text); !status) return status;
     if (!columns_) return read_columns();
@@ -92,7 +94,7 @@ class Csv final : public TextSource {
       while (column < kColumns && kColumnNames[column] != fields_[i]) ++column;
       if (column == kColumns)
         return bad("'{}' is no column; the first line names some of access, address, processor, size, site, name, time",
-                   fields_[i].substr(0, 40));
+                   shown(fields_[i], 40));
       if (column_of_[column] != kAbsent) return bad("it names the column {} twice", fields_[i]);
       column_of_[column] = i;
     }
@@ -110,7 +112,7 @@ class Csv final : public TextSource {
     const std::string& field = text(column);
     value = otherwise;
     if (field.empty() || parse_number(field, value)) return {};
-    return bad("the {} '{}' is not a whole number", kColumnNames[column], field.substr(0, 40));
+    return bad("the {} '{}' is not a whole number", kColumnNames[column], shown(field, 40));
   }
 
   Status row() {
@@ -142,7 +144,7 @@ class Csv final : public TextSource {
                  processor);
     }
     return bad("the access '{}' is none of r, w, private, allocate, free, acquire, release, barrier, start, end",
-               access.substr(0, 40));
+               shown(access, 40));
   }
 
   Status finish() override {

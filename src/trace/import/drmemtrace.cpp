@@ -74,7 +74,7 @@ class Drmemtrace final : public TextSource {
   }
 
   Status foreign(std::string_view text) const {
-    return bad("'{}' is not a line of drmemtrace's view{}", text.substr(0, 80), is_cut() ? ", or is cut off" : "");
+    return bad("'{}' is not a line of drmemtrace's view{}", shown(text, 80), is_cut() ? ", or is cut off" : "");
   }
 
   Status finish() override {

@@ -43,6 +43,13 @@ Status TextSource::open(const std::string& path, std::string recorder) {
   return {};
 }
 
+std::string TextSource::shown(std::string_view text, size_t most) {
+  std::string out(text.substr(0, most));
+  for (char& c : out)
+    if (c < ' ' || c > '~') c = '?';
+  return out;
+}
+
 Result<bool> TextSource::read_line(std::string_view& text) {
   while (true) {
     const char* const from = buffer_.data() + begin_;
@@ -61,7 +68,8 @@ Result<bool> TextSource::read_line(std::string_view& text) {
     }
     if (at_end_) return false;
     if (end_ - begin_ > kLongestLine)
-      return fail("{}, line {}: it has more than {} bytes", path_, line_number_ + 1, kLongestLine);
+      return fail("{}, line {}: it has more than {} bytes (the line begins at byte {})", path_, line_number_ + 1,
+                  kLongestLine, bytes_read_);
     std::copy(buffer_.data() + begin_, buffer_.data() + end_, buffer_.data());
     end_ -= begin_;
     begin_ = 0;

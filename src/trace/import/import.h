@@ -31,7 +31,8 @@ class ImportSource : public TraceSource {
 
 // Reads what `valgrind --tool=lackey --trace-mem=yes` printed: lines "I  addr,size" (an instruction), " L addr,size" (a
 // load), " S addr,size" (a store) and " M addr,size" (both), addresses in hexadecimal. Lines that begin with "==" are
-// Valgrind's own and are skipped. Lackey does not say which thread it was: all is processor 0's. An instruction that
+// Valgrind's own and are skipped; a text with such lines before its references and none behind them is cut off, which is an error,
+// as is a last line without an end. Lackey does not say which thread it was: all is processor 0's. An instruction that
 // refers to memory is a site, whose function is its address ("0x401136"). A read of more than 255 bytes becomes
 // several. "-" is standard input.
 Result<std::unique_ptr<ImportSource>> open_lackey(const std::string& path, ImportOptions options = {});
@@ -45,8 +46,8 @@ Result<std::unique_ptr<ImportSource>> open_lackey(const std::string& path, Impor
 //   site       FILE:LINE, FILE:LINE:FUNCTION or a FUNCTION; empty: not known
 //   name       of an allocation
 //   time       any whole number; the rows must be in its order
-// Fields may be quoted ("a, b"; "" for a quote). Empty lines and lines that begin with # are skipped. The path "-" is
-// standard input.
+// Fields may be quoted ("a, b"; "" for a quote). Empty lines and lines that begin with # are skipped. A last line without a
+// newline is an error: it may be cut off. The path "-" is standard input.
 Result<std::unique_ptr<ImportSource>> open_csv(const std::string& path, ImportOptions options = {});
 
 // Reads what DynamoRIO's tool `view` printed of a drmemtrace trace (`drrun -t drmemtrace -indir DIRECTORY -tool view`, which

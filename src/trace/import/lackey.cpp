@@ -11,6 +11,8 @@ class Lackey final : public TextSource {
 
  private:
   Status line(std::string_view text) override {
+    if (is_cut()) return bad("'{}' has no end: the text is cut off", shown(text, 60));
+    if (text.starts_with("==")) is_valgrinds_ = true;
     if (text.empty() || text.starts_with("==")) return {};
     if (text.size() < 4) return not_lackey(text);
     const bool instruction = text.starts_with("I  ");
@@ -24,6 +26,9 @@ class Lackey final : public TextSource {
     const auto [stop, bad_size] = std::from_chars(comma + 1, end, size, 10);
     if (bad_size != std::errc() || stop != end) return not_lackey(text);
     any_ = true;
+    // Valgrind's own lines stand before the references, and again behind them; with -q there are none before.
+    if (is_valgrinds_) has_valgrinds_ = true;
+    is_valgrinds_ = false;
     if (instruction) {
       instruction_ = address;
       known_ = false;
@@ -43,17 +48,22 @@ class Lackey final : public TextSource {
 
   Status finish() override {
     if (!any_) return bad("the text ends without a single reference");
+    if (has_valgrinds_ && !is_valgrinds_)
+      return bad(
+          "the text ends before Valgrind's own lines ('==...'), which stand behind the references: it is cut off");
     return give_private();
   }
 
   Status not_lackey(std::string_view text) const {
-    return bad("'{}' is not a line of valgrind --tool=lackey --trace-mem=yes", text.substr(0, 60));
+    return bad("'{}' is not a line of valgrind --tool=lackey --trace-mem=yes", shown(text, 60));
   }
 
   uint64_t instruction_ = 0;
   SiteId site_ = 0;
   bool known_ = true;  // site_ belongs to instruction_
   bool any_ = false;
+  bool is_valgrinds_ = false;   // the last line that was not empty is one of Valgrind's own
+  bool has_valgrinds_ = false;  // such lines precede references
 };
 
 }  // namespace

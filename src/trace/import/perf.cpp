@@ -32,7 +32,7 @@ class Perf final : public TextSource {
   // [COMM] [PID/]TID [[CPU]] SECONDS.FRACTION: [PERIOD] EVENT: ADDRESS DATA_SRC |OP LOAD|...|... IP SYMBOL
   Status line(std::string_view text) override {
     if (text.empty() || text[0] == '#') return {};
-    if (is_cut()) return bad("'{}' has no end: the text is cut off", text.substr(0, 80));
+    if (is_cut()) return bad("'{}' has no end: the text is cut off", shown(text, 80));
     std::string_view rest = text;
     uint64_t thread = 0;
     bool has_thread = false;
@@ -89,7 +89,7 @@ class Perf final : public TextSource {
   }
 
   Status foreign(std::string_view text) const {
-    return bad("'{}' is not a memory sample as printed by {}", text.substr(0, 80), kCommand);
+    return bad("'{}' is not a memory sample as printed by {}", shown(text, 80), kCommand);
   }
 
   Threads threads_;

@@ -36,6 +36,9 @@ class TextSource : public ImportSource {
     return fail("{}, line {}: {} (the line begins at byte {})", path_, line_number_,
                 fmt::format(format, std::forward<Args>(args)...), line_begins_);
   }
+  // Returns the first `most` bytes of the text for a message, with a question mark for each that is no printable ASCII: a file
+  // of another kind must do nothing to a terminal.
+  static std::string shown(std::string_view text, size_t most);
   // Returns whether the current line ends with the text, and not with a newline.
   [[nodiscard]] bool is_cut() const { return is_cut_; }
   // Adds a reference of any size.
