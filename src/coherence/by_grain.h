@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 
 #include "coherence/hazard_slots.h"
 #include "coherence/line_memory.h"
@@ -45,6 +46,9 @@ class ByGrain final : public Protocol {
     pages_.release_at_barrier();
   }
   void acquire_at_barrier() override { pages_.acquire_at_barrier(); }
+  [[nodiscard]] bool gathers_at_barrier() const override { return pages_.gathers_at_barrier(); }
+  void gather_at_barrier(std::span<const NodeId> children) override { pages_.gather_at_barrier(children); }
+  void learn_at_barrier(NodeId parent, bool spreads) override { pages_.learn_at_barrier(parent, spreads); }
   void end_serial_part() override { pages_.end_serial_part(); }
   bool help() override { return pages_.help(); }
   void fill_frame(PageId page) override {

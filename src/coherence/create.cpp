@@ -30,6 +30,7 @@ Result<std::unique_ptr<Protocol>> create_page_protocol(const ProtocolTraits& pro
                      .coalesce = options.hlrc.coalesce,
                      .cooperative = options.hlrc.cooperative,
                      .homes_follow = options.hlrc.homes_follow,
+                     .gathers = services.fabric.nodes() > hlrc::NoticeReader::kMostEarly,
                      .updates = options.hlrc.updates ? hlrc::Driver::Updates::kLearned : hlrc::Driver::Updates::kNever,
                      .chains = options.hlrc.chains ? PageChains::Follow::kLearned : PageChains::Follow::kNever});
     case ProtocolKind::kSc:

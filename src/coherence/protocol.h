@@ -180,6 +180,16 @@ class Protocol {
   }
   virtual void acquire_at_barrier() { acquire_all(); }
 
+  // Returns whether this node takes part in gathering what nodes have to learn of each other along the tree of such a barrier:
+  // true on every node, or on none, and always the same once processors run. Then the last of the node's processors to
+  // arrive calls two more functions, behind release_at_barrier() and before any of the node's processors leaves; both may wait.
+  [[nodiscard]] virtual bool gathers_at_barrier() const { return false; }
+  // `children` have returned from this call; the parent of this node calls it later.
+  virtual void gather_at_barrier(std::span<const NodeId> children) { static_cast<void>(children); }
+  // Every node has returned from gather_at_barrier(), and `parent` from this call, unless that is this node itself, which is
+  // the root. If this node `spreads` what it learns, its children call this later.
+  virtual void learn_at_barrier(NodeId parent, bool spreads) { static_cast<void>(parent), static_cast<void>(spreads); }
+
   // Until now only processors of this node have run, so what they have written no other node has fetched. Called from
   // ordinary code, before processors of other nodes run.
   virtual void end_serial_part() {}

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "base/spin_lock.h"
 #include "coherence/protocol.h"
@@ -57,6 +58,9 @@ class Detector final : public Protocol, private WriteObserver {
   void expect(PageId first, uint64_t count, bool is_write) override { protocol_->expect(first, count, is_write); }
   void release_at_barrier() override;
   void acquire_at_barrier() override;
+  [[nodiscard]] bool gathers_at_barrier() const override { return protocol_->gathers_at_barrier(); }
+  void gather_at_barrier(std::span<const NodeId> children) override { protocol_->gather_at_barrier(children); }
+  void learn_at_barrier(NodeId parent, bool spreads) override { protocol_->learn_at_barrier(parent, spreads); }
   void end_serial_part() override { protocol_->end_serial_part(); }
   bool discard(PageId first, uint64_t count) override { return protocol_->discard(first, count); }
   bool help() override { return protocol_->help(); }

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "base/config.h"
@@ -129,6 +130,9 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
     protocol_->release_at_barrier();
   }
   void acquire_at_barrier() override { protocol_->acquire_at_barrier(); }
+  [[nodiscard]] bool gathers_at_barrier() const override { return protocol_->gathers_at_barrier(); }
+  void gather_at_barrier(std::span<const NodeId> children) override { protocol_->gather_at_barrier(children); }
+  void learn_at_barrier(NodeId parent, bool spreads) override { protocol_->learn_at_barrier(parent, spreads); }
   void help() override { protocol_->help(); }
   [[nodiscard]] bool may_meet() const override;
 

@@ -1,6 +1,7 @@
 // Barriers: carries out the actions of the pure engine in barrier_engine.h, for the processors that call and for the
 // messages that come.
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <utility>
 
@@ -40,7 +41,7 @@ void Sync::barrier_destroy(SyncId barrier) {
 }
 
 BarrierPlace Sync::barrier_place_of(const SyncHandle& barrier) const {
-  return {self_, manager_of(barrier), nodes_, processors_, options_.barrier_radix};
+  return {self_, manager_of(barrier), nodes_, processors_, options_.barrier_radix, host_.gathers_at_barrier()};
 }
 
 // Returns false if the barrier was destroyed.
@@ -64,7 +65,8 @@ void Sync::arrive(BarrierRecord& record) {
 }
 
 Nanoseconds Sync::depart(BarrierRecord& record, const BarrierActions& actions) {
-  return actions.send_up || actions.released ? std::exchange(record.latest, Nanoseconds{0}) : 0;
+  const bool goes_on = actions.send_up || actions.released || actions.gather || actions.learn;
+  return goes_on ? std::exchange(record.latest, Nanoseconds{0}) : 0;
 }
 
 void Sync::release_waiters(BarrierRecord& record, Nanoseconds since) {
@@ -123,8 +125,14 @@ void Sync::barrier_of_all(SyncId id, const SyncHandle& barrier, BarrierRecord& r
     arrive(record);
     const Nanoseconds since = depart(record, actions);
     if (actions.released) release_waiters(record, since);
+    call_worker(record, actions, since);
     record.guard.unlock();
     perform(id, place, record, episode, actions, since, SendContext::kOrdinary);
+  }
+  if (last && place.gathers) {
+    polling.reset();
+    gather_and_learn(id, place, record);
+    polling.emplace(fabric_);
   }
   wait_until(*polling, host_.wait_policy(), record.event, [&] {
     host_.help();
@@ -132,6 +140,41 @@ void Sync::barrier_of_all(SyncId id, const SyncHandle& barrier, BarrierRecord& r
   });
   polling.reset();
   host_.acquire_at_barrier();
+}
+
+// The node's last processor does this, because messages are handled by whichever thread polls, which must not wait.
+void Sync::call_worker(BarrierRecord& record, const BarrierActions& actions, Nanoseconds since) {
+  if (!actions.gather && !actions.learn) return;
+  const virtual_time::StampFloor floor(since);
+  record.worker.mark();
+  record.work.store(actions.gather ? BarrierWork::kGather : BarrierWork::kLearn, std::memory_order_release);
+}
+
+// Returns when the node has learnt what it needs, so that its processors may go.
+void Sync::gather_and_learn(SyncId id, const BarrierPlace& place, BarrierRecord& record) {
+  std::array<NodeId, NodeSet::kCapacity> children;
+  for (unsigned i = 0; i < place.children(); ++i) children[i] = place.child(i);
+  for (bool is_done = false; !is_done;) {
+    wait_until(fabric_, host_.wait_policy(), record.worker, [&] {
+      host_.help();
+      return record.work.load(std::memory_order_acquire) != BarrierWork::kNone;
+    });
+    const BarrierWork work = record.work.exchange(BarrierWork::kNone, std::memory_order_relaxed);
+    if (work == BarrierWork::kGather)
+      host_.gather_at_barrier({children.data(), place.children()});
+    else
+      host_.learn_at_barrier(place.is_root() ? self_ : place.parent(), place.children() != 0);
+    record.guard.lock();
+    const uint32_t episode = record.node.episode();
+    const BarrierActions actions = work == BarrierWork::kGather ? record.node.gathered(place) : record.node.learned();
+    is_done = actions.released;
+    arrive(record);
+    const Nanoseconds since = depart(record, actions);
+    if (actions.released) release_waiters(record, since);
+    call_worker(record, actions, since);
+    record.guard.unlock();
+    perform(id, place, record, episode, actions, since, SendContext::kOrdinary);
+  }
 }
 
 void Sync::perform(SyncId id, const BarrierPlace& place, BarrierRecord& record, uint32_t episode,
@@ -149,6 +192,7 @@ void Sync::perform(SyncId id, const BarrierPlace& place, BarrierRecord& record, 
     for (unsigned i = 0; i < place.children(); ++i) fabric_.send(place.child(i), header, context);
     record.event.notify();
   }
+  if (actions.gather || actions.learn) record.worker.notify();
 }
 
 void Sync::barrier_of_some(SyncId id, const SyncHandle& barrier, BarrierRecord& record) {
@@ -246,10 +290,11 @@ void Sync::on_barrier_message(const Message& message) {
   }
   const uint32_t episode = message.header.extra;
   const BarrierActions actions = message.header.type == sync_message::kBarrierUp ? record.node.on_up(place, episode)
-                                                                                 : record.node.on_down(episode);
+                                                                                 : record.node.on_down(place, episode);
   arrive(record);
   const Nanoseconds since = depart(record, actions);
   if (actions.released) release_waiters(record, since);
+  call_worker(record, actions, since);
   record.guard.unlock();
   perform(id, place, record, episode, actions, since, SendContext::kHandler);
 }

@@ -10,8 +10,8 @@ bool BarrierNode::arrive(const BarrierPlace& place) {
 }
 
 BarrierActions BarrierNode::flushed(const BarrierPlace& place) {
-  MG_CHECK(processors_ == place.processors && !flushed_, processors_);
-  flushed_ = true;
+  MG_CHECK(processors_ == place.processors && stage_ == Stage::kArriving, processors_);
+  stage_ = Stage::kFlushed;
   return proceed(place);
 }
 
@@ -21,23 +21,49 @@ BarrierActions BarrierNode::on_up(const BarrierPlace& place, uint32_t episode) {
   return proceed(place);
 }
 
-BarrierActions BarrierNode::on_down(uint32_t episode) {
-  MG_CHECK(episode == episode_ && flushed_, episode, episode_);
+BarrierActions BarrierNode::on_down(const BarrierPlace& place, uint32_t episode) {
+  MG_CHECK(episode == episode_ && stage_ == (place.gathers ? Stage::kGathered : Stage::kFlushed), episode, episode_);
+  return place.gathers ? learn() : finish();
+}
+
+BarrierActions BarrierNode::gathered(const BarrierPlace& place) {
+  MG_CHECK(stage_ == Stage::kGathering, episode_);
+  stage_ = Stage::kGathered;
+  if (place.is_root()) return learn();
+  BarrierActions actions;
+  actions.send_up = true;
+  return actions;
+}
+
+BarrierActions BarrierNode::learned() {
+  MG_CHECK(stage_ == Stage::kLearning, episode_);
   return finish();
 }
 
 BarrierActions BarrierNode::proceed(const BarrierPlace& place) {
-  if (!flushed_ || children_ != place.children()) return {};
-  if (place.is_root()) return finish();
+  if (stage_ != Stage::kFlushed || children_ != place.children()) return {};
   BarrierActions actions;
+  if (place.gathers) {
+    stage_ = Stage::kGathering;
+    actions.gather = true;
+    return actions;
+  }
+  if (place.is_root()) return finish();
   actions.send_up = true;
+  return actions;
+}
+
+BarrierActions BarrierNode::learn() {
+  stage_ = Stage::kLearning;
+  BarrierActions actions;
+  actions.learn = true;
   return actions;
 }
 
 BarrierActions BarrierNode::finish() {
   processors_ = 0;
   children_ = 0;
-  flushed_ = false;
+  stage_ = Stage::kArriving;
   ++episode_;
   BarrierActions actions;
   actions.released = true;

@@ -6,6 +6,10 @@
 // fast node cannot disturb the episode before: a parent counts its children from zero again in the very transition that
 // lets DOWN go, and a child arrives again only after DOWN.
 //
+// Where nodes gather what they have to learn of each other along the tree (SyncHost::gathers_at_barrier), the node's last
+// processor gathers from the children before UP goes to the parent, and learns from the parent, after its DOWN, before DOWN goes
+// to the children. So a node gathers when all of its children have, and learns when its parent has.
+//
 // CountedBarrier is for any other count. No node can know which processors will come, so each node tells the manager
 // of each arrival, and when `count` processors have come the manager tells each node with waiters how many of them may
 // go. Arrivals of one node are alike (each has flushed before), so the node lets its oldest go, by tickets. Two
@@ -30,6 +34,7 @@ struct BarrierPlace {
   unsigned nodes = 1;
   unsigned processors = 1;  // of this node
   unsigned radix = 8;       // the most children of a tree node
+  bool gathers = false;     // along the tree
 
   [[nodiscard]] bool is_root() const { return self == root; }
   [[nodiscard]] NodeId parent() const { return at((rank() - 1) / radix); }
@@ -49,6 +54,10 @@ struct BarrierActions {
   bool send_up = false;  // send UP(episode) to the parent
   // Send DOWN(episode) to all children, and let this node's waiters go.
   bool released = false;
+  // The node's last processor must gather from the children, and call gathered().
+  bool gather = false;
+  // It must learn from the parent, or of the root what that has gathered, and call learned().
+  bool learn = false;
 };
 
 class BarrierNode {
@@ -59,7 +68,10 @@ class BarrierNode {
   BarrierActions flushed(const BarrierPlace& place);
   // These take the messages, with the episode that each carries.
   BarrierActions on_up(const BarrierPlace& place, uint32_t episode);
-  BarrierActions on_down(uint32_t episode);
+  BarrierActions on_down(const BarrierPlace& place, uint32_t episode);
+  // The node's last processor has done what an action asked for.
+  BarrierActions gathered(const BarrierPlace& place);
+  BarrierActions learned();
 
   [[nodiscard]] uint32_t episode() const { return episode_; }
   [[nodiscard]] unsigned arrived() const { return processors_; }
@@ -67,13 +79,20 @@ class BarrierNode {
 
  private:
   BarrierActions proceed(const BarrierPlace& place);
+  BarrierActions learn();
   BarrierActions finish();
 
   uint32_t episode_ = 0;
   uint16_t processors_ = 0;  // of this node that have arrived
   uint16_t children_ = 0;    // subtrees that have arrived
-  // All processors of this node have arrived, and their writes are visible.
-  bool flushed_ = false;
+  enum class Stage : uint8_t {
+    kArriving,
+    kFlushed,    // all processors of this node have arrived, and their writes are visible
+    kGathering,  // so have the children; from here on only where nodes gather
+    kGathered,
+    kLearning,  // all nodes have gathered
+  };
+  Stage stage_ = Stage::kArriving;
 };
 
 // The state of a counted barrier at its manager.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "base/ids.h"
 #include "fabric/wait.h"
@@ -49,6 +50,14 @@ class SyncHost {
   // calls release_at_barrier(); each processor calls acquire_at_barrier() when all have arrived.
   virtual void release_at_barrier() { release(); }
   virtual void acquire_at_barrier() { acquire_all(); }
+
+  // Returns whether nodes hand on what they have to learn of each other along the tree of such a barrier: the same on every node,
+  // at all times. Then the last processor of the node to arrive calls gather_at_barrier() when all `children` have returned
+  // from it, and learn_at_barrier() when `parent` has returned from that: the root when it has gathered, with itself as parent.
+  // `spreads`: this node has children. Both may wait.
+  [[nodiscard]] virtual bool gathers_at_barrier() const { return false; }
+  virtual void gather_at_barrier(std::span<const NodeId> children) { static_cast<void>(children); }
+  virtual void learn_at_barrier(NodeId parent, bool spreads) { static_cast<void>(parent), static_cast<void>(spreads); }
 
   // Returns whether the calling processor may take part in a rendezvous (rendezvous.h): all threads of the program on this node that
   // access shared memory are processors.

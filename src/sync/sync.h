@@ -201,6 +201,9 @@ class Sync {
   };
   static_assert(sizeof(LockRecord) == 64);
 
+  // What a barrier asks of the last processor of the node that has arrived, which waits for it.
+  enum class BarrierWork : uint8_t { kNone, kGather, kLearn };
+
   struct alignas(64) BarrierRecord {
     SpinLock guard;
     uint32_t generation MG_GUARDED_BY(guard);
@@ -215,6 +218,8 @@ class Sync {
     // The virtual time of the latest arrival of the episode that this node knows of.
     Nanoseconds latest MG_GUARDED_BY(guard);
     BarrierNode node MG_GUARDED_BY(guard);
+    std::atomic<BarrierWork> work;
+    EventCount worker;  // waits for it
     CountedBarrier counted MG_GUARDED_BY(guard);
   };
 
@@ -331,6 +336,8 @@ class Sync {
   [[nodiscard]] static Nanoseconds depart(BarrierRecord& record, const BarrierActions& actions)
       MG_REQUIRES(record.guard);
   void barrier_of_all(SyncId id, const SyncHandle& barrier, BarrierRecord& record);
+  void gather_and_learn(SyncId id, const BarrierPlace& place, BarrierRecord& record);
+  static void call_worker(BarrierRecord& record, const BarrierActions& actions, Nanoseconds since);
   void barrier_of_some(SyncId id, const SyncHandle& barrier, BarrierRecord& record);
   void perform(SyncId id, const BarrierPlace& place, BarrierRecord& record, uint32_t episode,
                const BarrierActions& actions, Nanoseconds since, SendContext context);

@@ -159,6 +159,15 @@ mutate([[    if (on_episode_end(record.writers, writer) &&]]
        [[    if (is(Mutant::kMoveByKnowledge) && writer && home_plus_one == writer->value + 1u) continue;
     if (on_episode_end(record.writers, writer) &&]])
 
+# kNewsOfOwnEpisode
+mutate([[  invalidate_runs(gathered_->notices_for(self_, news));
+]] [[  NodeSet unknown;
+  news.for_each([&](NodeId node) {
+    if (known_[node.value].load() == 0) unknown.insert(node);
+  });
+  invalidate_runs(gathered_->notices_for(self_, is(Mutant::kNewsOfOwnEpisode) ? unknown : news));
+]])
+
 # kOldHomeWrites
 mutate([[    on_home_leaves(record.page, actions);
 ]] [[    if (is(Mutant::kOldHomeWrites) && record.page.state == PageState::kWrite) return;
@@ -169,6 +178,29 @@ mutate([[    on_home_leaves(record.page, actions);
 mutate([[    on_home_comes(record.page, actions);
 ]] [[    on_home_comes(record.page, actions);
     if (is(Mutant::kMovedUnshared)) record.page.shared = false;
+]])
+
+in_file(gathered_notices)
+
+# kOneBlock
+mutate([[read({&parent, 1}, places_.down, 0)]] [[read({&parent, 1}, is(Mutant::kOneBlock) ? places_.up : places_.down, 0)]])
+mutate([[publish(places_.down);]] [[publish(is(Mutant::kOneBlock) ? places_.up : places_.down);]])
+mutate([[[0] != kTooMany) check(]] [[[0] != kTooMany && !is(Mutant::kOneBlock)) check(]])
+
+# kForgetChild
+mutate([[lists_[i] = runs_in(i);]]
+       [[lists_[i] = is(Mutant::kForgetChild) && i == children ? std::span<const uint64_t>{} : runs_in(i);]])
+
+# kSeveralAsOne
+mutate([[NamedRun named{run, having == 1 ?]] [[NamedRun named{run, having == 1 || is(Mutant::kSeveralAsOne) ?]])
+
+# kSkipSeveral
+mutate([[    if (by && (*by == self]] [[    if (!by && is(Mutant::kSkipSeveral)) return;
+    if (by && (*by == self]])
+
+# kAsIfAll
+mutate([[  if (fits) {
+]] [[  if (fits || is(Mutant::kAsIfAll)) {
 ]])
 
 in_file(to_lines)

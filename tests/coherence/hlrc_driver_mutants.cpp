@@ -64,6 +64,22 @@ const char* name(Mutant mutant) {
       return "count episodes by where a node knows the home to be";
     case Mutant::kCatchUpAtBarrier:
       return "catch up between arriving at a barrier and leaving it";
+    case Mutant::kGatherEarly:
+      return "gather before the children have";
+    case Mutant::kLearnEarly:
+      return "learn before the parent has";
+    case Mutant::kOneBlock:
+      return "gather and learn in the same place";
+    case Mutant::kForgetChild:
+      return "gather all children's notices but those of the last";
+    case Mutant::kSeveralAsOne:
+      return "count gathered pages that several nodes have written as one's";
+    case Mutant::kSkipSeveral:
+      return "skip gathered notices of pages that several nodes have written";
+    case Mutant::kAsIfAll:
+      return "leave out gathered notices that do not fit";
+    case Mutant::kNewsOfOwnEpisode:
+      return "skip gathered notices of a node of which some are known";
     case Mutant::kLinesBeforeHomes:
       return "move pages to lines before homes move";
     case Mutant::kLinesKeepRights:
@@ -135,6 +151,19 @@ const char* shows_on(Mutant mutant) {
       return "a home moves of which a node has never heard";
     case Mutant::kCatchUpAtBarrier:
       return "a node catches up between its arrival at a barrier and its leaving";
+    case Mutant::kGatherEarly:
+    case Mutant::kLearnEarly:
+    case Mutant::kForgetChild:
+      return "notices are gathered along a chain";
+    case Mutant::kOneBlock:
+      return "notices are gathered along another tree each time";
+    case Mutant::kSeveralAsOne:
+    case Mutant::kSkipSeveral:
+      return "false sharing, and notices are gathered";
+    case Mutant::kAsIfAll:
+      return "more notices than there is room for are gathered";
+    case Mutant::kNewsOfOwnEpisode:
+      return "notices are gathered of which some are known";
     case Mutant::kLinesBeforeHomes:
       return "a page moves to lines at the barrier at which its home moves";
     case Mutant::kLinesKeepRights:

@@ -44,6 +44,15 @@ enum class Mutant : uint8_t {
   kOldHomeWrites,       // an old home goes on writing in place
   kMoveByKnowledge,     // a node that knows that a page is at home at its writer does not count the episode
   kCatchUpAtBarrier,    // a node catches up while it is at a barrier
+  // Of notices that are gathered along a barrier's tree.
+  kGatherEarly,       // a node gathers before its children have (of the ports)
+  kLearnEarly,        // a node learns before its parent has (of the ports)
+  kOneBlock,          // what a node gathers and what it learns are in the same place
+  kForgetChild,       // a node puts what its last child has gathered nowhere
+  kSeveralAsOne,      // pages that several nodes have written count as written by one of them
+  kSkipSeveral,       // a node takes in only notices of pages that one node alone has written
+  kAsIfAll,           // what does not fit is left out, and nobody hears of it
+  kNewsOfOwnEpisode,  // a node that knows of some of another's notices takes in no other ones of it
   // Of pages that move to lines.
   kLinesBeforeHomes,  // pages move to lines, and then homes move
   kLinesKeepRights,   // a node keeps its rights to a page that moves to lines

@@ -80,6 +80,8 @@ struct Explored {
     add(all, driver.left_);
     for (EpisodePages* const lists : {driver.episode_.get(), driver.to_lines_.get()})
       if (lists != nullptr) add_lists(all, *lists);
+    driver.acquire_lock_.assume_held();
+    if (driver.gathered_) add_gathered(all, *driver.gathered_);
     if (driver.to_lines_) {
       driver.wanted_lock_.assume_held();
       add(all, driver.wanted_count_);
@@ -100,6 +102,24 @@ struct Explored {
     }
     all.push_back(std::as_writable_bytes(std::span(&episode.own_[0], 2 * runs())));
   }
+
+  // As many words of a block as are ever used.
+  static size_t words_of_block(const GatheredNotices& gathered) {
+    return std::min<size_t>(explored::kGatheredWords, gathered.places_.words);
+  }
+  static void add_gathered(Pieces& pieces, GatheredNotices& gathered) {
+    add(pieces, gathered.size_);
+    for (size_t n = 0; n < kNodes; ++n) {
+      add(pieces, gathered.reads_[n]);
+      add(pieces, gathered.lists_[n]);
+      add(pieces, gathered.time_[n]);
+      pieces.push_back(std::as_writable_bytes(std::span(gathered.block(n), words_of_block(gathered))));
+    }
+    pieces.push_back(std::as_writable_bytes(std::span(&gathered.own_[0], runs())));
+    pieces.push_back(std::as_writable_bytes(std::span(&gathered.runs_[0], runs())));
+  }
+  // What the node has written since the last barrier.
+  static auto written(Driver& driver) { return driver.episode_->own(); }
 
   // Overwrites what nobody will read again, and what would make two states differ that are the same.
   static void forget_dead(Driver& driver) {
@@ -124,6 +144,7 @@ struct Explored {
       std::fill_n(&reader.gets_[0], kNodes, NoticeReader::Get{});
       for (EpisodePages* const lists : {driver.episode_.get(), driver.to_lines_.get()})
         if (lists != nullptr) forget_what_was_read(*lists);
+      if (driver.gathered_) forget_what_was_read(*driver.gathered_);
     }
     for (size_t i = driver.episode_->size_; i < 2 * runs(); ++i) driver.episode_->own_[i] = {};
     if (driver.to_lines_) {
@@ -148,6 +169,18 @@ struct Explored {
       std::fill_n(episode.words_of(node), 1 + runs(), 0);
       std::fill_n(episode.runs_of(node), runs(), NoticeRun{});
     }
+  }
+
+  static void forget_what_was_read(GatheredNotices& gathered) {
+    gathered.reads_ = {};
+    gathered.lists_ = {};
+    for (size_t n = 0; n < kNodes; ++n) {
+      const size_t from = n == 0 ? std::min<size_t>(gathered.size_, words_of_block(gathered)) : 0;
+      std::fill_n(gathered.block(n) + from, words_of_block(gathered) - from, 0);
+    }
+    if (gathered.size_ == 0) gathered.time_ = {};
+    std::fill_n(&gathered.own_[0], runs(), 0);
+    std::fill_n(&gathered.runs_[0], runs(), NoticeRun{});
   }
 
   static void forget_use(Driver& driver, size_t page) MG_NO_THREAD_SAFETY_ANALYSIS { driver.records_[page].use = {}; }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -171,25 +172,56 @@ void World::acquire_lock(unsigned lock) {
   if (from != 0 && from - 1 != node()) nodes_[node()].driver->acquire(NodeId(static_cast<uint16_t>(from - 1)));
 }
 
-// Where pages are at home from now on, worked out from what the nodes have published: pages that one of them has written
+// The pages that the node has published as written in this episode; nullopt: it says that they are too many. Where notices are
+// gathered it publishes nothing else, so this is what it will put in.
+std::optional<World::Written> World::written_by(unsigned node) {
+  Written written{};
+  if (scenario_.gathers_by != 0) {
+    const auto own = Explored::written(*nodes_[node].driver);
+    if (!own) return std::nullopt;
+    for (const NoticeRun& run : *own)
+      for (uint64_t page = run.first.value; page < run.end(); ++page) written[page] = true;
+    return written;
+  }
+  const std::byte* const list = nodes_[node].memory->words().data() + words::kEpisodes +
+                                (is(Mutant::kOnePlace) ? 0u : shared_.meetings % 2u) * words::kEpisodeBytes;
+  uint64_t size = 0;
+  std::memcpy(&size, list, sizeof size);
+  if (size > words::kEpisodeRuns) return std::nullopt;
+  for (uint64_t i = 1; i <= size; ++i) {
+    uint64_t word = 0;
+    std::memcpy(&word, list + i * kWordBytes, sizeof word);
+    for (uint64_t page = word & 0xffffffff; page <= (word & 0xffffffff) + (word >> 32); ++page) written[page] = true;
+  }
+  return written;
+}
+
+// Where pages are at home from now on, worked out from what the nodes have written: pages that one of them has written
 // alone are taken to it, as on_episode_end() says. None is if only one has written anything, or one too much.
 void World::move_homes() {
   shared_.former_homes = shared_.homes;
-  std::array<std::array<bool, kMaxPages>, kMaxNodes> written{};
+  std::array<Written, kMaxNodes> written{};
   unsigned nodes = 0;
+  size_t gathered = 0;
   for (unsigned n = 0; n < kMaxNodes; ++n) {
-    const std::byte* const list = nodes_[n].memory->words().data() + words::kEpisodes +
-                                  (is(Mutant::kOnePlace) ? 0u : shared_.meetings % 2u) * words::kEpisodeBytes;
-    uint64_t size = 0;
-    std::memcpy(&size, list, sizeof size);
-    if (size > words::kEpisodeRuns) return;
-    nodes += size != 0 ? 1 : 0;
-    for (uint64_t i = 1; i <= size; ++i) {
-      uint64_t word = 0;
-      std::memcpy(&word, list + i * kWordBytes, sizeof word);
-      for (uint64_t page = word & 0xffffffff; page <= (word & 0xffffffff) + (word >> 32); ++page)
-        written[n][page] = true;
+    const auto list = written_by(n);
+    if (!list) return;
+    written[n] = *list;
+    const bool has_written = std::ranges::find(*list, true) != list->end();
+    nodes += has_written ? 1 : 0;
+    gathered += has_written ? 1 : 0;
+  }
+  // All lists together may be too long, too: there is room for the writers' positions, and the runs of pages with the same writers.
+  if (scenario_.gathers_by != 0) {
+    for (unsigned page = 0; page < pages(); ++page) {
+      const auto by = [&](unsigned of) {
+        std::array<bool, kMaxNodes> writers{};
+        for (unsigned n = 0; n < kMaxNodes; ++n) writers[n] = written[n][of];
+        return std::ranges::count(writers, true) > 1 ? std::array{true, true, true} : writers;
+      };
+      if (by(page) != std::array<bool, kMaxNodes>{} && (page == 0 || by(page) != by(page - 1))) ++gathered;
     }
+    if (2 + gathered > words::kEpisodeRuns + 1) return;
   }
   for (unsigned page = 0; nodes > 1 && page < pages(); ++page) {
     unsigned writers = 0;
@@ -200,6 +232,45 @@ void World::move_homes() {
     const auto alone = writers == 1 ? std::optional(NodeId(static_cast<uint16_t>(last))) : std::nullopt;
     if (on_episode_end(shared_.writers[page], alone)) shared_.homes[page] = static_cast<uint8_t>(last);
   }
+}
+
+// Another tree each time: nodes may meet at one barrier and then at another.
+BarrierPlace World::tree_place_of(unsigned node, uint8_t meeting) const {
+  return {.self = NodeId(static_cast<uint16_t>(node)),
+          .root = NodeId(static_cast<uint16_t>(meeting % kMaxNodes)),
+          .nodes = kMaxNodes,
+          .radix = scenario_.gathers_by,
+          .gathers = true};
+}
+
+bool World::may_gather(unsigned node, uint8_t meeting) const {
+  if (is(Mutant::kGatherEarly)) return true;
+  const BarrierPlace place = tree_place_of(node, meeting);
+  for (unsigned i = 0; i < place.children(); ++i)
+    if (shared_.gathered[place.child(i).value] <= meeting) return false;
+  return true;
+}
+
+bool World::may_learn(unsigned node, uint8_t meeting) const {
+  const BarrierPlace place = tree_place_of(node, meeting);
+  if (place.is_root()) return true;
+  return is(Mutant::kLearnEarly) ? shared_.meetings > meeting : shared_.learned[place.parent().value] > meeting;
+}
+
+// As Sync::gather_and_learn().
+void World::gather_and_learn(uint8_t meeting) {
+  const unsigned node = this->node();
+  const BarrierPlace place = tree_place_of(node, meeting);
+  std::array<NodeId, kMaxNodes> children;
+  for (unsigned i = 0; i < place.children(); ++i) children[i] = place.child(i);
+  self().meeting = meeting;
+  stop(At::kGather);
+  nodes_[node].driver->gather_at_barrier({children.data(), place.children()});
+  shared_.gathered[node] = static_cast<uint8_t>(meeting + 1);
+  self().meeting = meeting;
+  stop(At::kLearn);
+  nodes_[node].driver->learn_at_barrier(place.is_root() ? place.self : place.parent(), place.children() != 0);
+  shared_.learned[node] = static_cast<uint8_t>(meeting + 1);
 }
 
 // A barrier of all processors: the last of each node releases for all of them.
@@ -217,6 +288,8 @@ void World::meet_all() {
       shared_.arrived = 0;
       ++shared_.meetings;
     }
+    self().is_behind = scenario_.gathers_by != 0;
+    if (scenario_.gathers_by != 0) gather_and_learn(meeting);
   }
   self().meeting = meeting;
   stop(At::kBarrier);
@@ -246,6 +319,7 @@ void World::meet() {
 World::World(const Scenario& of)
     : scenario_(of), homes_(scenario_.homes), network_(node_memory::network_of(kMaxNodes)) {
   MG_CHECK(processors() <= kMaxProcessors && pages() <= kMaxPages);
+  for (unsigned n = 0; n < kMaxNodes; ++n) MG_CHECK(scenario_.gathers_by == 0 || processors_of(n) != 0, n);
   // Padding included: states are compared as bytes.
   std::memset(static_cast<void*>(&shared_), 0, sizeof shared_);
   const auto entries = [](uint64_t capacity, uint64_t bytes) { return capacity != 0 ? capacity : bytes / kWordBytes; };
@@ -271,6 +345,7 @@ World::World(const Scenario& of)
                         .fetch_ahead = scenario_.fetch_ahead ? 1u : 0u,
                         .runs = scenario_.runs,
                         .homes_follow = scenario_.homes_follow,
+                        .gathers = scenario_.gathers_by != 0,
                         .updates = scenario_.updates ? Driver::Updates::kAlways : Driver::Updates::kNever,
                         .to_lines = Driver::ToLines::kAtOnce,
                         .chains = scenario_.chains ? PageChains::Follow::kAtOnce : PageChains::Follow::kNever});
@@ -281,7 +356,8 @@ World::World(const Scenario& of)
     for (unsigned p = 0; p < pages(); ++p) pieces_.push_back(std::as_writable_bytes(std::span(frame(n, p), kMaxWords)));
     pieces_.emplace_back(words + words::kVector, kMaxNodes * kWordBytes);
     for (unsigned place = 0; place < 2; ++place)
-      pieces_.emplace_back(words + words::kEpisodes + place * words::kEpisodeBytes, (1 + kMaxPages) * kWordBytes);
+      pieces_.emplace_back(words + words::kEpisodes + place * words::kEpisodeBytes,
+                           (scenario_.gathers_by != 0 ? kGatheredWords : 1 + kMaxPages) * kWordBytes);
     for (unsigned place = 0; place < 2; ++place)
       pieces_.emplace_back(words + words::kToLines + place * words::kToLinesBytes, (1 + kMaxPages) * kWordBytes);
     pieces_.emplace_back(words + words::kNotices, std::min(words::kNoticeCount, kLogEntries) * kWordBytes);
@@ -361,7 +437,7 @@ void World::run(size_t p) {
   if (place.at != At::kSpin) place.lock = nullptr;
   if (place.at != At::kWait) place.waits_for = 0;
   if (place.at != At::kChoice) place.choice = false;
-  if (place.at != At::kBarrier) place.meeting = 0;
+  if (place.at != At::kBarrier && place.at != At::kGather && place.at != At::kLearn) place.meeting = 0;
 }
 
 bool World::can_go_on(size_t p) {
@@ -376,7 +452,12 @@ bool World::can_go_on(size_t p) {
     case At::kLock:
       return shared_.lock_holder[scenario_.programs[p][place.pc].page] == 0;
     case At::kBarrier:
-      return place.meeting != shared_.meetings;
+      return scenario_.gathers_by != 0 ? shared_.learned[scenario_.processors[p]] > place.meeting
+                                       : place.meeting != shared_.meetings;
+    case At::kGather:
+      return may_gather(scenario_.processors[p], place.meeting);
+    case At::kLearn:
+      return may_learn(scenario_.processors[p], place.meeting);
     case At::kEnd:
       return false;
   }

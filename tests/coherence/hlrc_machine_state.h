@@ -19,7 +19,7 @@ inline constexpr size_t kWordBytes = sizeof(uint64_t);
 inline constexpr size_t kOperations = 12;    // that a processor has under way
 inline constexpr uint64_t kLogEntries = 24;  // of a ring, that are ever written, unless it goes round
 
-enum class At : uint8_t { kStep, kChoice, kSpin, kWait, kLock, kBarrier, kEnd };
+enum class At : uint8_t { kStep, kChoice, kSpin, kWait, kLock, kBarrier, kGather, kLearn, kEnd };
 
 // A word of memory that others may access. 0: none.
 using Word = uint64_t;
@@ -41,9 +41,9 @@ constexpr uint64_t offset_of(Word word) {
 struct Place {
   At at = At::kEnd;
   bool writes = false;     // kStep: the word
-  bool is_behind = false;  // of a barrier, and acquires
+  bool is_behind = false;  // of a barrier, and acquires; or has released there, and gathers
   uint8_t pc = 0;
-  uint8_t meeting = 0;    // kBarrier
+  uint8_t meeting = 0;    // kBarrier, kGather, kLearn
   uint8_t waits_for = 0;  // kWait: the operation
   Category category = Category::kStopped;
   Word word = 0;             // kStep: what it accesses next
@@ -92,6 +92,9 @@ struct Shared {
   std::array<uint8_t, kMaxPages> former_homes{};
   std::array<Writers, kMaxPages> writers{};
   uint8_t meetings = 0;
+  // At how many of them each node has gathered, and learnt, if notices are gathered.
+  std::array<uint8_t, kMaxNodes> gathered{};
+  std::array<uint8_t, kMaxNodes> learned{};
   // As the drivers have said: 1 + where the page is at home, if lines keep it coherent at the node.
   std::array<std::array<uint8_t, kMaxPages>, kMaxNodes> by_lines{};
   std::array<std::array<uint64_t, kMaxWords>, kMaxPages> golden{};

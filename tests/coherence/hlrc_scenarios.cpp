@@ -133,6 +133,63 @@ void add_moving_homes(std::vector<Scenario>& all) {
   all.back().log_capacity = 1;
 }
 
+// Notices that are gathered along the tree of a barrier. At the first one node 0 is the root, at the second node 1, and so on.
+void add_gathered_notices(std::vector<Scenario>& all) {
+  const size_t before = all.size();
+  const Adder add(all, &Scenario::homes_follow);
+  add("notices are gathered along a chain", {0, 0}, {0, 1, 2},
+      {{read(0, 1), barrier(), read(0, 0), read(1, 0)},
+       {read(0, 1), write(1, 1, 6), barrier(), read(0, 0), read(1, 0)},
+       {write(0, 0, 1), write(1, 0, 5), barrier(), read(1, 1)}});
+  add("notices are gathered along another tree each time", {0, 0}, {0, 1, 2},
+      {{read(0, 1), barrier(), read(0, 0), barrier(), read(0, 1)},
+       {read(0, 1), write(1, 1, 6), barrier(), read(0, 0), write(0, 1, 7), barrier()},
+       {write(0, 0, 1), barrier(), read(1, 1), barrier(), read(0, 1)}});
+  add("false sharing, and notices are gathered", {1, 0}, {0, 1, 2},
+      {{write(0, 0, 1), barrier(), read(0, 1), barrier(), read(0, 0)},
+       {barrier(), read(0, 1), barrier(), read(0, 0)},
+       {write(0, 1, 2), barrier(), read(0, 0), write(0, 0, 3), barrier()}});
+  add("homes follow their writers, and notices are gathered", {0, 0}, {0, 1, 2},
+      {{read(0, 1), barrier(), read(0, 1), read(1, 0), barrier(), read(0, 0), read(1, 0)},
+       {write(0, 0, 1), barrier(), write(0, 0, 2), barrier(), read(1, 0)},
+       {write(1, 0, 5), barrier(), read(0, 1), barrier(), read(0, 0)}});
+  add("a home moves, and its new home writes before the old one has learnt", {0, 0}, {0, 1, 2},
+      {{write(0, 1, 7), barrier(), lock(0), read(0, 0), unlock(0), read(0, 1)},
+       {write(0, 0, 1), barrier(), lock(0), write(0, 0, 2), unlock(0)},
+       {write(1, 0, 5), barrier(), read(1, 0)}});
+  add("notices are gathered of which some are known", {2, 2}, {0, 1, 2},
+      {{read(1, 0), lock(0), read(0, 0), unlock(0), barrier(), read(1, 1), read(0, 0)},
+       {lock(0), write(0, 0, 1), unlock(0), write(1, 1, 2), barrier()},
+       {write(0, 1, 4), barrier(), read(1, 1), read(0, 0)}});
+  add("more notices than there is room for are gathered", {0, 0, 0}, {0, 1, 2},
+      {{read(0, 1), read(2, 1), barrier(), read(0, 0), read(2, 0), barrier(), read(0, 1)},
+       {write(0, 0, 1), write(2, 0, 1), barrier(), write(0, 1, 2), barrier()},
+       {read(0, 1), write(1, 1, 8), barrier(), read(0, 0), barrier(), read(0, 1)}});
+  all.back().episode_capacity = 3;
+  add("a node gathers more notices of its own than it has room for", {0, 0, 0}, {0, 1, 2},
+      {{read(0, 1), read(2, 1), barrier(), read(0, 0), read(2, 0)},
+       {write(0, 0, 1), write(2, 0, 1), barrier()},
+       {write(1, 0, 3), barrier(), read(0, 0)}});
+  all.back().episode_capacity = 1;
+  add("two processors of a node, and notices are gathered", {1}, {0, 0, 1, 2},
+      {{write(0, 0, 1), barrier(), read(0, 1)},
+       {barrier(), read(0, 0)},
+       {write(0, 1, 2), barrier(), read(0, 0)},
+       {barrier()}});
+  add("a node catches up, and notices are gathered", {0, 1}, {0, 1, 2, 0},
+      {{read(0, 1), barrier(), write(1, 0, 7), barrier(), read(0, 0)},
+       {read(0, 0), barrier(), write(0, 0, 1), barrier()},
+       {barrier(), barrier()},
+       {catch_up()}});
+  for (size_t i = before; i < all.size(); ++i) all[i].gathers_by = 1;
+  // Both other nodes are the root's children.
+  for (size_t i = before, end = all.size(); i < end; ++i) {
+    all.push_back(all[i]);
+    all.back().gathers_by = 2;
+    all.back().name += " (two children)";
+  }
+}
+
 // Pages move to lines at barriers at which homes may move as well.
 void add_moves_to_lines(std::vector<Scenario>& all) {
   const size_t before = all.size();
@@ -391,6 +448,7 @@ std::vector<Scenario> scenarios() {
   all.back().fetch_ahead = true;
   add_catching_up(all);
   add_moving_homes(all);
+  add_gathered_notices(all);
   add_moves_to_lines(all);
   add_pages_in_use(all);
   add_runs(all);

@@ -15,6 +15,8 @@ inline constexpr unsigned kMaxPages = 3;
 inline constexpr unsigned kMaxNodes = 3;
 inline constexpr unsigned kMaxProcessors = 4;
 inline constexpr unsigned kMaxLocks = 4;
+// The longest block of gathered notices: its head, a word for each writer, and one for each run of pages.
+inline constexpr unsigned kGatheredWords = 2 + kMaxNodes + kMaxPages;
 
 enum class OpType : uint8_t {
   kRead,  // and check the value
@@ -46,6 +48,9 @@ struct Scenario {
   uint64_t fetch_log_capacity = 0;   // entries of a node at a home; 0: as many as ship
   // Homes move at barriers, which are those of all processors; otherwise barriers are as those of some processors are.
   bool homes_follow = false;
+  // Notices are gathered along the tree of such a barrier, whose nodes have at most so many children and whose root is another
+  // node each time; 0: they are not. Every node has processors.
+  unsigned gathers_by = 0;
   uint64_t episode_capacity = 0;  // runs of pages that a node says it has written; 0: as many as ship
   bool to_lines = false;          // pages move to lines, at the first such barrier after a diff of theirs
   bool takes_minutes = false;

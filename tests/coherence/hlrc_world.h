@@ -26,6 +26,7 @@
 #include "node_memory.h"
 #include "profile/profile.h"
 #include "support/sim_fabric.h"
+#include "sync/barrier_engine.h"
 
 namespace multigrain::hlrc::explored {
 
@@ -112,6 +113,12 @@ class World {
   void acquire_lock(unsigned lock);
   void meet();
   void meet_all();
+  void gather_and_learn(uint8_t meeting);
+  [[nodiscard]] BarrierPlace tree_place_of(unsigned node, uint8_t meeting) const;
+  [[nodiscard]] bool may_gather(unsigned node, uint8_t meeting) const;
+  [[nodiscard]] bool may_learn(unsigned node, uint8_t meeting) const;
+  using Written = std::array<bool, kMaxPages>;
+  [[nodiscard]] std::optional<Written> written_by(unsigned node);
   void move_homes();
 
   [[nodiscard]] bool can_go_on(size_t p);

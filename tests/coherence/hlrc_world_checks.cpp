@@ -111,6 +111,10 @@ std::string World::in_words(const Event& event) const {
       return fmt::format("{}{} takes it", who, what);
     case At::kBarrier:
       return fmt::format("{}{} leaves it", who, what);
+    case At::kGather:
+      return fmt::format("{}{} gathers what its children have", who, what);
+    case At::kLearn:
+      return fmt::format("{}{} learns what its parent has", who, what);
     case At::kEnd:
       break;
   }

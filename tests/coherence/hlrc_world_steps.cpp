@@ -166,6 +166,7 @@ bool World::is_ever_written(Word word) const {
     const uint64_t place = from / bytes;
     const uint64_t index = from % bytes / kWordBytes;
     const auto barriers = std::ranges::count(scenario_.programs[0], OpType::kBarrier, &Op::type);
+    if (scenario_.gathers_by != 0) return place < 2 && index < kGatheredWords;
     return processors_of(node_of(word)) != 0 && place < static_cast<uint64_t>(barriers) && index <= pages();
   }
   if (offset_of(word) >= words::kFetchLog) return true;

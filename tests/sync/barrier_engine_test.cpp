@@ -43,13 +43,16 @@ struct TreeScenario {
   std::vector<unsigned> processors;  // number of processors of each node
   uint8_t episodes;
   bool forget_flush = false;
+  bool gathers = false;
+  bool forget_gather = false;
 };
 
 struct TreeWorld {
-  enum class Phase : char { kRunning, kWaiting, kFlushing, kFlushed };
+  enum class Phase : char { kRunning, kWaiting, kFlushing, kFlushed, kGathering, kLearning };
   struct Processor {
     uint8_t node;
     Phase phase = Phase::kRunning;
+    bool is_last = false;  // of its node, in this episode
     uint8_t arrivals = 0;  // how often it has arrived; an episode number while it waits
   };
 
@@ -59,16 +62,20 @@ struct TreeWorld {
   std::vector<Packet> network;
   std::vector<uint8_t> flushed;  // ghost: arrivals of the node's processors that its last flush covered
   std::vector<uint8_t> inner;    // for each node, the processors and children that its engine has counted
+  // Ghosts: in how many episodes each node has gathered, and learnt.
+  std::vector<uint8_t> gathered;
+  std::vector<uint8_t> learned;
   std::string violation;
 
-  explicit TreeWorld(const TreeScenario& s) : scenario(&s), node(s.nodes), flushed(s.nodes), inner(s.nodes) {
+  explicit TreeWorld(const TreeScenario& s)
+      : scenario(&s), node(s.nodes), flushed(s.nodes), inner(s.nodes), gathered(s.nodes), learned(s.nodes) {
     for (size_t n = 0; n < s.nodes; ++n)
       for (unsigned i = 0; i < s.processors[n]; ++i) processor.push_back({static_cast<uint8_t>(n)});
   }
 
   [[nodiscard]] BarrierPlace place(size_t n) const {
-    return {NodeId(static_cast<uint16_t>(n)), NodeId(scenario->root), scenario->nodes, scenario->processors[n],
-            scenario->radix};
+    return {NodeId(static_cast<uint16_t>(n)), NodeId(scenario->root), scenario->nodes,
+            scenario->processors[n],          scenario->radix,        scenario->gathers};
   }
 
   void encode(std::string& key) const {
@@ -76,15 +83,21 @@ struct TreeWorld {
       key += static_cast<char>(node[n].episode());
       key += static_cast<char>(flushed[n]);
       key += static_cast<char>(inner[n]);
+      key += static_cast<char>(gathered[n]);
+      key += static_cast<char>(learned[n]);
     }
     for (const Processor& p : processor) {
       key += static_cast<char>(p.phase);
+      key += static_cast<char>(p.is_last);
       key += static_cast<char>(p.arrivals);
     }
     testing::encode(network, key);
   }
 
   void perform(size_t n, uint32_t episode, const BarrierActions& a) {
+    if (a.gather || a.learn)
+      for (Processor& p : processor)
+        if (p.node == n && p.is_last) p.phase = a.gather ? Phase::kGathering : Phase::kLearning;
     if (a.send_up) add(network, {false, static_cast<uint8_t>(place(n).parent().value), episode});
     if (!a.released) return;
     inner[n] = 0;
@@ -99,7 +112,8 @@ struct TreeWorld {
       case Phase::kRunning:
         ++p.arrivals;
         ++inner[n];
-        p.phase = node[n].arrive(place(n)) ? Phase::kFlushing : Phase::kWaiting;
+        p.is_last = node[n].arrive(place(n));
+        p.phase = p.is_last ? Phase::kFlushing : Phase::kWaiting;
         break;
       case Phase::kFlushing:
         if (!scenario->forget_flush) flushed[n] = p.arrivals;
@@ -112,8 +126,30 @@ struct TreeWorld {
         perform(n, episode, node[n].flushed(place(n)));
         break;
       }
+      case Phase::kGathering: {
+        for (unsigned c = 0; c < place(n).children(); ++c)
+          if (gathered[place(n).child(c).value] != p.arrivals) violation = "a node gathered before its child had";
+        if (!scenario->forget_gather) ++gathered[n];
+        p.phase = Phase::kWaiting;
+        const uint32_t episode = node[n].episode();
+        perform(n, episode, node[n].gathered(place(n)));
+        break;
+      }
+      case Phase::kLearning: {
+        for (uint8_t g : gathered)
+          if (g < p.arrivals) violation = "a node learnt before all had gathered";
+        if (!place(n).is_root() && learned[place(n).parent().value] < p.arrivals)
+          violation = "a node learnt before its parent had";
+        ++learned[n];
+        p.phase = Phase::kWaiting;
+        const uint32_t episode = node[n].episode();
+        perform(n, episode, node[n].learned());
+        break;
+      }
       case Phase::kWaiting:  // it goes on when its node's episode has moved on
         p.phase = Phase::kRunning;
+        p.is_last = false;
+        if (scenario->gathers && learned[n] < p.arrivals) violation = "a processor left before its node had learnt";
         for (const Processor& other : processor)
           if (other.arrivals < p.arrivals) violation = "a processor left before all had arrived";
         for (uint8_t f : flushed)
@@ -140,8 +176,9 @@ struct TreeWorld {
       next.network.erase(next.network.begin() + static_cast<std::ptrdiff_t>(i));
       const Packet m = network[i];
       if (!m.down) next.inner[m.to] = static_cast<uint8_t>(next.inner[m.to] + 10);
-      next.perform(m.to, m.value,
-                   m.down ? next.node[m.to].on_down(m.value) : next.node[m.to].on_up(place(m.to), m.value));
+      next.perform(
+          m.to, m.value,
+          m.down ? next.node[m.to].on_down(place(m.to), m.value) : next.node[m.to].on_up(place(m.to), m.value));
       visit(next);
     }
   }
@@ -169,11 +206,21 @@ TEST(BarrierEngine, EveryOrderInATree) {
       TreeScenario{4, 2, 3, {1, 2, 1, 1}, 2},
       TreeScenario{5, 2, 2, {1, 1, 1, 1, 1}, 2},
   };
-  for (const TreeScenario& scenario : scenarios) {
-    const Exploration result = explore(TreeWorld(scenario), "barrier of all processors");
-    EXPECT_EQ(result.violation, "");
-    EXPECT_EQ(result.ends, 1u);
+  for (TreeScenario scenario : scenarios) {
+    for (const bool gathers : {false, true}) {
+      scenario.gathers = gathers;
+      const Exploration result = explore(TreeWorld(scenario), "barrier of all processors");
+      EXPECT_EQ(result.violation, "");
+      EXPECT_EQ(result.ends, 1u);
+    }
   }
+}
+
+TEST(BarrierEngine, ExplorerNoticesAMissingGathering) {
+  TreeScenario scenario{3, 1, 0, {2, 1, 1}, 1};
+  scenario.gathers = scenario.forget_gather = true;
+  EXPECT_EQ(explore(TreeWorld(scenario), "barrier without gathering").violation,
+            "a node gathered before its child had");
 }
 
 TEST(BarrierEngine, ExplorerNoticesAMissingFlush) {

@@ -56,11 +56,16 @@ void Driver::apply_notices(const NoticeReader::Timestamp& timestamp) {
   apply_news(timestamp);
 }
 
+// The node has found notices that it has not applied.
+void Driver::begin_epoch() {
+  count(Counter::kAcquires);
+  if (learns()) epochs_.fetch_add(1, std::memory_order_relaxed);
+}
+
 void Driver::apply_news(const NoticeReader::Timestamp& timestamp) {
   const NodeSet news = nodes_with_news(timestamp.time(), known_, self_, nodes_);
   if (news.empty()) return;
-  count(Counter::kAcquires);
-  if (learns()) epochs_.fetch_add(1, std::memory_order_relaxed);
+  begin_epoch();
   if (const auto runs = reader_->read(timestamp, known_, news)) {
     keeps_used_ = leaves_barrier_ || pages_of(*runs) <= kMostKept;
     invalidate_runs(*runs);

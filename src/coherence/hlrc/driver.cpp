@@ -41,6 +41,13 @@ Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, con
       services.fabric, pages, {.first = words::kEpisodes, .bytes = words::kEpisodeBytes, .runs = words::kEpisodeRuns});
   if (!episode) return tl::unexpected(episode.error());
   driver->episode_ = std::move(*episode);
+  if (options.gathers) {
+    auto gathered = GatheredNotices::create(
+        services.fabric, pages,
+        {.up = words::kGatheredUp, .down = words::kGatheredDown, .words = words::kEpisodeRuns + 1});
+    if (!gathered) return tl::unexpected(gathered.error());
+    driver->gathered_ = std::move(*gathered);
+  }
   return driver;
 }
 
@@ -138,7 +145,7 @@ void Driver::end_interval(std::span<const PageId> pages) {
     append(notices_.add(pages[i]));
     if (learns())
       records_[pages[i].value].noticed_in.store(intervals_.load(std::memory_order_relaxed), std::memory_order_relaxed);
-    if (options_.homes_follow) episode_->add(pages[i]);
+    if (options_.homes_follow || gathers_at_barrier()) episode_->add(pages[i]);
   }
   append(notices_.close());
 }

@@ -19,6 +19,7 @@
 #include "coherence/hlrc/fault_history.h"
 #include "coherence/hlrc/fault_run.h"
 #include "coherence/hlrc/fetch_log.h"
+#include "coherence/hlrc/gathered_notices.h"
 #include "coherence/hlrc/interval.h"
 #include "coherence/hlrc/line_history.h"
 #include "coherence/hlrc/line_trials.h"
@@ -61,6 +62,9 @@ class Driver final : public PageDriver {
     bool cooperative = false;
     // If true, homes move to the nodes that write the pages.
     bool homes_follow = true;
+    // If true, write notices are gathered along the tree of a barrier of all processors (gathered_notices.h), unless pages may move
+    // to lines. If false, each node reads those of every other one.
+    bool gathers = false;
     // Whether the node keeps its rights to pages that are in use (use_history.h).
     Updates updates = Updates::kLearned;
     ToLines to_lines = ToLines::kLearned;
@@ -80,6 +84,11 @@ class Driver final : public PageDriver {
   void catch_up() override;
   void release_at_barrier() override;
   void acquire_at_barrier() override;
+  [[nodiscard]] bool gathers_at_barrier() const override {
+    return options_.gathers && nodes_ > 1 && to_lines_ == nullptr;
+  }
+  void gather_at_barrier(std::span<const NodeId> children) override;
+  void learn_at_barrier(NodeId parent, bool spreads) override;
   void end_serial_part() override;
   Status offer_lines(LineKeeper& lines) override;
   [[nodiscard]] const std::atomic<uint32_t>* lost_without_barrier() const override { return &lost_; }
@@ -174,6 +183,7 @@ class Driver final : public PageDriver {
   // --- Acquires.
   void apply_notices(const NoticeReader::Timestamp& timestamp);
   void apply_news(const NoticeReader::Timestamp& timestamp) MG_REQUIRES(acquire_lock_);
+  void begin_epoch();
   void invalidate_runs(std::span<const NoticeRun> runs) MG_REQUIRES(acquire_lock_);
   void invalidate(NoticeRun run);
   struct Group;
@@ -184,6 +194,8 @@ class Driver final : public PageDriver {
   void merge(PageId page, Record& record, const std::byte* home_copy) MG_REQUIRES(record.lock);
 
   // --- Barriers of all processors (barriers.cpp).
+  void acquire_gathered() MG_REQUIRES(acquire_lock_);
+  void apply_gathered() MG_REQUIRES(acquire_lock_);
   void move_homes(NoticeRun run, std::optional<NodeId> writer) MG_REQUIRES(acquire_lock_);
   void move_home(PageId page, Record& record, NodeId writer);
 
@@ -268,7 +280,9 @@ class Driver final : public PageDriver {
   // No two threads use this at the same time: it is filled with interval_lock_ held, and read by the first processor
   // that leaves the barrier, when all others of the node have arrived.
   std::unique_ptr<EpisodePages> episode_;
-  // The same, for the pages that nodes want to move to lines; nullptr if no page does.
+  // What is gathered from the lists of all nodes, with acquire_lock_ held; nullptr if each node reads them.
+  std::unique_ptr<GatheredNotices> gathered_ MG_PT_GUARDED_BY(acquire_lock_);
+  // The same as episode_, for the pages that nodes want to move to lines; nullptr if no page does.
   std::unique_ptr<EpisodePages> to_lines_;
   LineKeeper* lines_ = nullptr;
   SpinLock wanted_lock_;

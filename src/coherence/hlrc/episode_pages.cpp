@@ -45,15 +45,21 @@ void EpisodePages::add(PageId page) {
   own_[size_++] = {page, 1};
 }
 
-// Uses atomics, not stores, for the same reason as for notices: they are full fences.
-void EpisodePages::publish(uint64_t episode) {
+std::optional<std::span<const NoticeRun>> EpisodePages::own() {
   if (size_ != 0) size_ = join_runs({&own_[0], size_}).size();
   is_too_much_ = is_too_much_ || size_ > place_.runs;
+  if (is_too_much_) return std::nullopt;
+  return size_ == 0 ? std::span<const NoticeRun>{} : std::span<const NoticeRun>(&own_[0], size_);
+}
+
+// Uses atomics, not stores, for the same reason as for notices: they are full fences.
+void EpisodePages::publish(uint64_t episode) {
   const auto put = [&](uint64_t index, uint64_t word) {
     fabric_.fetch_and_set(fabric_.self(), SegmentId::kWords, word_at(episode, index), word);
   };
-  for (uint64_t i = 0; i < size_ && !is_too_much_; ++i) put(i + 1, encode(own_[i]));
-  put(0, is_too_much_ ? kTooMany : size_);
+  const auto runs = own();
+  for (uint64_t i = 0; runs && i < runs->size(); ++i) put(i + 1, encode((*runs)[i]));
+  put(0, runs ? runs->size() : kTooMany);
 }
 
 void EpisodePages::forget() {

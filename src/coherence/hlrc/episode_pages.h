@@ -7,7 +7,6 @@
 // that, and have read what was there.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -15,45 +14,13 @@
 #include <span>
 
 #include "base/node_set.h"
+#include "coherence/hlrc/named_runs.h"
 #include "coherence/hlrc/vector_time.h"
 #include "coherence/hlrc/write_notices.h"
 #include "fabric/fabric.h"
 #include "memory/sparse_table.h"
 
 namespace multigrain::hlrc {
-
-// Visits, as visit(run, node), the pages that are in any of the runs, in ascending order: with the node whose runs alone
-// have them, or with nullopt. `lists` has the runs of each node, in ascending order; the runs of a node do not overlap.
-template <typename Visit>
-void for_each_named_run(std::span<const std::span<const NoticeRun>> lists, Visit&& visit) {
-  std::array<size_t, kMostNodes> next;
-  std::fill_n(next.begin(), lists.size(), 0);
-  uint64_t from = 0;  // all pages before it have been visited
-  while (true) {
-    // A list that has any page between `from` and `end` has all of them.
-    uint64_t end = UINT64_MAX;
-    unsigned having = 0;
-    size_t node = 0;
-    uint64_t nearest = UINT64_MAX;
-    for (size_t n = 0; n < lists.size(); ++n) {
-      while (next[n] < lists[n].size() && lists[n][next[n]].end() <= from) ++next[n];
-      if (next[n] == lists[n].size()) continue;
-      const NoticeRun& run = lists[n][next[n]];
-      if (run.first.value > from) {
-        nearest = std::min(nearest, run.first.value);
-        continue;
-      }
-      ++having;
-      node = n;
-      end = std::min(end, run.end());
-    }
-    end = std::min(end, nearest);
-    if (end == UINT64_MAX) return;
-    const std::optional<NodeId> alone = having == 1 ? std::optional(NodeId(static_cast<uint16_t>(node))) : std::nullopt;
-    if (having != 0) visit(NoticeRun{PageId(from), end - from}, alone);
-    from = end;
-  }
-}
 
 class EpisodePages {
  public:
@@ -75,6 +42,9 @@ class EpisodePages {
   void refuse() { is_too_much_ = true; }
   // Makes the list what the other nodes read at the barrier that ends this episode.
   void publish(uint64_t episode);
+  // Returns the list instead: runs in ascending order, or nullopt if there are more than there is room for. Valid until the
+  // list is changed.
+  [[nodiscard]] std::optional<std::span<const NoticeRun>> own();
 
   // --- The lists of all nodes. At the barrier, one thread, before any of the node's processors leaves it.
 

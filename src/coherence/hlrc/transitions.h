@@ -41,6 +41,20 @@
 //      changes anything: no fault of the page comes here any more, notices and entries of the fetch log that name it are
 //      old, and it stays in the list of an interval that it was in.
 //
+// Where notices are gathered along the tree of a barrier of all processors (gathered_notices.h):
+//
+//  G1  A node gathers when it has ended its interval and all its children have gathered; it learns when all nodes have gathered
+//      and its parent has learnt; and it applies what it has learnt before any of its processors leaves. The block that it learns
+//      names, of each node, every page of every notice that this node has made since it left the barrier before, and how far
+//      it has published. So when a processor leaves, every notice that happens before the barrier is applied: those of this
+//      episode from the block, those of earlier ones since earlier barriers. Or the block says that there was no room for all; then every
+//      node finds that, and reads what is published, which is no less.
+//  G2  All nodes learn the same block, so H6 holds: they count pages as moved by the block alone.
+//  G3  A node writes its block of the way up again when all its children have gathered for the next barrier, and that of the way down
+//      when all nodes have. Its parent has read the first before any node learns, and its children have read the second before
+//      they gather for the next barrier: so nobody is reading what is written. One place for both would do only if all barriers had the
+//      same tree.
+//
 // A notice about a page that is dirty here and not in use ends the copy early: the changes go home at once, and their own
 // notice is pending until this node's interval ends.
 #pragma once

@@ -23,6 +23,10 @@ inline constexpr uint64_t kEpisodes = uint64_t{1} << 17;
 inline constexpr uint64_t kEpisodeBytes = uint64_t{3} << 17;  // the size of each list
 MULTIGRAIN_RING(kEpisodeRuns, kEpisodeBytes / sizeof(uint64_t) - 1);
 static_assert(kVector + NodeSet::kCapacity * sizeof(uint64_t) <= kEpisodes);
+// Where notices are gathered along the tree of a barrier (gathered_notices.h), the place of the first list is for what a node
+// has gathered, and that of the second for what all nodes have: no node reads lists then.
+inline constexpr uint64_t kGatheredUp = kEpisodes;
+inline constexpr uint64_t kGatheredDown = kEpisodes + kEpisodeBytes;
 inline constexpr uint64_t kToLines = kEpisodes + 2 * kEpisodeBytes;
 inline constexpr uint64_t kToLinesBytes = uint64_t{1} << 16;  // the size of each list
 MULTIGRAIN_RING(kToLinesRuns, kToLinesBytes / sizeof(uint64_t) - 1);
