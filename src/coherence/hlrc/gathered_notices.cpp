@@ -147,8 +147,11 @@ void GatheredNotices::gather(const Own& own, std::span<const NodeId> children) {
     block(0)[0] = kTooMany;
     block(0)[1] = 0;
   }
-  // Of what this takes, the reads have their prices; here is that of entering runs into a list.
-  virtual_time::spend(&MachineCosts::queue_page, size_ - kHead);
+  // The reads have their prices. Words of lists that are compared with each other cost what those of a page do that is compared
+  // with its twin; entering a page into a list (queue_page) is much more on some machines, and its writer has paid that.
+  uint64_t merged = own.runs ? own.runs->size() : 0;
+  for (size_t i = 1; i <= children.size(); ++i) merged += length_of(i);
+  virtual_time::spend(&MachineCosts::diff_make_byte, merged * sizeof(uint64_t));
   publish(places_.up);
 }
 
