@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check_races.h"
 #include "base/quantity.h"
 #include "base/settings.h"
 
@@ -195,6 +196,36 @@ Status validate_races(const Config& config) {
   return {};
 }
 
+Status validate_check_races(const Config& config) {
+  if (!check_races().is_on)
+    return check_races().memory == 0
+               ? Status()
+               : fail(
+                     "--races-memory limits what --check-races takes; give that, too (--races-memory or MULTIGRAIN_RACES_MEMORY)");
+  if (config.races)
+    return fail(
+        "--races and --check-races exclude each other: the first looks at pages, the second at what the compiler put in (--races "
+        "or MULTIGRAIN_RACES, --check-races or MULTIGRAIN_CHECK_RACES)");
+  if (config.fabric != FabricKind::kShm)
+    return fail(
+        "--check-races keeps what it knows in memory that all nodes map, so they must be on one machine: leave out hosts and "
+        "--fabric ucx, or give --races (--check-races or MULTIGRAIN_CHECK_RACES)");
+  if (config.clock != ClockKind::kWall)
+    return fail(
+        "--check-races and virtual time exclude each other: the emulated machine would pay for the search (--clock or "
+        "MULTIGRAIN_CLOCK)");
+  if (config.traits().grain != Grain::kPage)
+    return fail(
+        "--check-races needs a page protocol: code with its calls has no access checks, which {} finds accesses by "
+        "(--protocol or MULTIGRAIN_PROTOCOL)",
+        config.traits().name);
+  if (config.processors() > CheckRaces::kMaxProcessors)
+    return fail(
+        "--check-races has clocks of at most {} processors; {} were asked for (--nodes or MULTIGRAIN_NODES, --procs-per-node)",
+        CheckRaces::kMaxProcessors, config.processors());
+  return {};
+}
+
 }  // namespace
 
 void settle_races(Config& config) {
@@ -358,6 +389,7 @@ Status validate(const Config& config) {
         "too (--perturb or MULTIGRAIN_PERTURB)");
   if (config.races)
     if (Status races = validate_races(config); !races) return races;
+  if (Status races = validate_check_races(config); !races) return races;
   if (config.check && config.clock != ClockKind::kWall)
     return fail(
         "--check and virtual time exclude each other: the emulated machine would pay for what is looked at (--clock or "
@@ -379,10 +411,12 @@ std::vector<const char*> run_settings() {
 
 namespace {
 
-// runtime/environment.h has three of these, status/node_status.h, runtime/interpreter.h and base/fork_server.h one each.
+// runtime/environment.h has three of these, and status/node_status.h, runtime/interpreter.h, base/fork_server.h and
+// base/check_races.h one each.
 constexpr std::string_view kToldToANode[] = {
-    "MULTIGRAIN_NODE", "MULTIGRAIN_JOB_FD",    "MULTIGRAIN_WIREUP",      "MULTIGRAIN_FRAMES_FDS", "MULTIGRAIN_CORES",
-    "MULTIGRAIN_PIN",  "MULTIGRAIN_STATUS_FD", "MULTIGRAIN_INTERPRETER", "MULTIGRAIN_FORK_SERVER"};
+    "MULTIGRAIN_NODE",        "MULTIGRAIN_JOB_FD",  "MULTIGRAIN_WIREUP",    "MULTIGRAIN_FRAMES_FDS",
+    "MULTIGRAIN_CORES",       "MULTIGRAIN_PIN",     "MULTIGRAIN_STATUS_FD", "MULTIGRAIN_INTERPRETER",
+    "MULTIGRAIN_FORK_SERVER", "MULTIGRAIN_RACES_FD"};
 
 // These variables are read elsewhere: by the runtime, mgrun, the compilers and the Python tools.
 constexpr std::string_view kOtherVariables[] = {

@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/check_races.h"
 #include "base/quantity.h"
 
 namespace multigrain {
@@ -80,6 +81,28 @@ Status read_seed(std::string_view name, std::string_view text, Config& config) {
   const std::optional<uint64_t> number = parse_whole(text, kGreatest);
   if (!number) return fail("{} is '{}'; it must be a whole number from 0 to {}", name, text, kGreatest);
   config.seed = *number;
+  return {};
+}
+
+Status read_races_memory(std::string_view name, std::string_view text, Config&) {
+  constexpr uint64_t kLeast = uint64_t{16} << 20;
+  const Result<uint64_t> size = parse_size(text);
+  if (!size) return fail("{}: {}", name, size.error().message);
+  if (*size < kLeast) return fail("{} is '{}'; it must be 16M at least", name, text);
+  check_races().memory = *size;
+  return {};
+}
+
+Status read_check_races(std::string_view name, std::string_view text, Config&) {
+  if (text != "0" && text != "1") return fail("{} is '{}'; it must be a whole number from 0 to 1", name, text);
+  check_races().is_on = text == "1";
+  return {};
+}
+
+Status read_races_fd(std::string_view name, std::string_view text, Config&) {
+  const std::optional<uint64_t> number = parse_whole(text, std::numeric_limits<int>::max());
+  if (!number) return fail("{} is '{}'; it must be the number of a descriptor", name, text);
+  check_races().fd = static_cast<int>(*number);
   return {};
 }
 
@@ -208,6 +231,11 @@ constexpr Setting kSettings[] = {
     {"MULTIGRAIN_RACES", Scope::kRun, whole<&Config::races, 0, 1>, "--races", nullptr,
      "name data races between nodes, under hlrc: both accesses, with their lines; the exit status is then 66, if the "
      "program's is 0"},
+    {"MULTIGRAIN_CHECK_RACES", Scope::kRun, read_check_races, "--check-races", nullptr,
+     "name data races between processors, by each access of a program that was compiled with mgcc -fmultigrain-races, under any "
+     "page protocol; nodes are on this machine; the exit status is then 66, if the program's is 0"},
+    {"MULTIGRAIN_RACES_MEMORY", Scope::kRun, read_races_memory, "--races-memory", "BYTES",
+     "with --check-races, the most memory that what is known of accesses may take (default: half of this machine's)"},
     {"MULTIGRAIN_CHECK", Scope::kRun, whole<&Config::check, 0, 1>, "--check", nullptr,
      "name mistakes: blocks of mg_alloc written beyond their end or after mg_free, locks taken in orders that can end in a "
      "deadlock or not let go, globals that another node than 0 writes, processors that are never started; the exit status is "
@@ -216,6 +244,7 @@ constexpr Setting kSettings[] = {
     {"MULTIGRAIN_WIREUP", Scope::kNode, parsed<&Config::wireup, parse_text>},
     {"MULTIGRAIN_NODE", Scope::kNode, read_node},
     {"MULTIGRAIN_JOB_FD", Scope::kNode, whole<&Config::job_fd, 0, std::numeric_limits<int>::max()>},
+    {"MULTIGRAIN_RACES_FD", Scope::kNode, read_races_fd},
 };
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <optional>
 #include <sstream>
 
+#include "base/check_races.h"
 #include "base/settings.h"
 #include "emulation/machine_description.h"
 #include "emulation/machines.h"
@@ -249,6 +250,7 @@ Result<std::vector<std::string>> program_of(std::vector<std::string> words) {
 Status apply_to_binary(LaunchOptions& options) {
   if (options.config.races)
     return fail("--races is for programs that are linked with Multigrain, and excludes --binary");
+  if (check_races().is_on) return fail("--check-races is for programs that mgcc has compiled, and excludes --binary");
   if (options.config.check)
     return fail("--check is for programs that are linked with Multigrain, and excludes --binary");
   if (is_alone(options)) return {};

@@ -17,6 +17,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/check_races.h"
 #include "base/file_descriptor.h"
 #include "base/guest_environment.h"
 #include "base/output_file.h"
@@ -34,6 +35,7 @@ LocalNodes::LocalNodes(LocalJob job) : job_(std::move(job)), channels_(job_.conf
 LocalNodes::~LocalNodes() {
   close_frames();
   if (job_fd_ >= 0) close(job_fd_);
+  if (races_fd_ >= 0) close(races_fd_);
 }
 
 // With its last descriptor the kernel gives back the memory of a node's frames, which takes 0.2 us for each page. The
@@ -129,6 +131,11 @@ Status LocalNodes::create_memory() {
       return fail_errno(
           errno, fmt::format("cannot give the frames of node {} {} bytes of address space", node, config.region_size));
   }
+  // The detector of node 0 and those of the others give it its size (races/compiled/race_memory.h).
+  if (check_races().is_on) {
+    races_fd_ = memfd_create("multigrain-races", MFD_CLOEXEC);
+    if (races_fd_ < 0) return fail_errno(errno, "cannot create the memory of --check-races");
+  }
   auto memory = JobMemory::map(job_fd_);
   if (!memory) return fail("{}{}", memory.error().message, advice_on_address_space());
   memory_.emplace(std::move(*memory));
@@ -152,6 +159,7 @@ std::vector<std::string> LocalNodes::environment_of(NodeId id, int wireup_fd, in
     own("MULTIGRAIN_JOB_FD", std::to_string(job_fd_));
     own("MULTIGRAIN_FRAMES_FDS", fmt::format("{}", fmt::join(frames_fds_, ",")));
   }
+  if (races_fd_ >= 0) own("MULTIGRAIN_RACES_FD", std::to_string(races_fd_));
   if (!preloaded_.empty()) {
     const char* users = job_.has_all_of_environment ? nullptr : std::getenv("LD_PRELOAD");
     for (const auto& [name, value] : wanted)
@@ -188,6 +196,7 @@ NodeStart LocalNodes::process_of(NodeId id, int wireup_fd, int status_fd, const 
   start.inherited = frames_fds_;
   start.any_addresses = job_.config.nodes == 1;
   if (job_fd_ >= 0) start.inherited.push_back(job_fd_);
+  if (races_fd_ >= 0) start.inherited.push_back(races_fd_);
   if (wireup_fd >= 0) start.inherited.push_back(wireup_fd);
   start.inherited.push_back(status_fd);
   start.input = standard.input;

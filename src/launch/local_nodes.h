@@ -110,6 +110,7 @@ class LocalNodes {
   std::vector<unsigned> cores_;  // one for each processor here; empty: not pinned
   std::vector<int> frames_fds_;  // used with shm
   int job_fd_ = -1;
+  int races_fd_ = -1;
   std::optional<JobMemory> memory_;
   bool copies_ = false;                      // the nodes are copies of one process, because addresses are randomised
   std::unique_ptr<ForkServer> fork_server_;  // that process, while nodes are started

@@ -7,6 +7,7 @@
 #include "check/checker.h"
 #include "fabric/module.h"
 #include "instrument/abi.h"
+#include "races/compiled/compiled_detector.h"
 #include "races/module.h"
 #include "runtime/message_types.h"
 #include "runtime/private/private_heap.h"
@@ -91,12 +92,16 @@ tl::expected<void*, HeapError> allocate(Node& node, size_t size, size_t alignmen
     const BootHeapScope boot;
     g_checker->heap().made(block->address, asked, block->size, site, node.processors().current());
   }
+  if (races::g_compiled_detector != nullptr) [[unlikely]]
+    races::g_compiled_detector->allocate(block->address, asked, site);
   return block->address;
 }
 
 // A diff of this node's last writes to the block, made later, would overwrite what the block's next user has written. Not
 // so if that is a thread of this node, which writes to the same copies of the pages.
 tl::expected<void, HeapError> release(Node& node, void* block, uint64_t site) {
+  if (races::g_compiled_detector != nullptr) [[unlikely]]
+    if (const auto usable = node.heap().usable_size(block)) races::g_compiled_detector->free(block, *usable, site);
   if (g_checker != nullptr) [[unlikely]] {
     const BootHeapScope boot;
     const auto usable = node.heap().usable_size(block);

@@ -13,6 +13,7 @@
 #include "instrument/runtime/hazards.h"
 #include "multigrain/multigrain.h"
 #include "runtime/allocation.h"
+#include "runtime/compiled_races.h"
 #include "runtime/lock_mistakes.h"
 #include "runtime/node.h"
 #include "runtime/private/private_heap.h"
@@ -27,6 +28,9 @@ using multigrain::Node;
 using multigrain::NodeId;
 using multigrain::PageId;
 using multigrain::SyncId;
+using multigrain::races::told_acquire;
+using multigrain::races::told_release;
+using Mode = multigrain::races::Order::Mode;
 using multigrain::virtual_time::RuntimeCall;
 
 namespace {
@@ -196,6 +200,7 @@ template <bool kInVirtualTime>
   if (multigrain::check::g_checker != nullptr) [[unlikely]]
     check_order(lock, site);
   node("mg_lock").sync().lock_as<kInVirtualTime>(SyncId(lock));
+  told_acquire(lock);
   multigrain::note_taken(lock, site);
 }
 template <bool kInVirtualTime>
@@ -203,6 +208,7 @@ template <bool kInVirtualTime>
   multigrain::Sync& sync = node("mg_unlock").sync();
   if (!multigrain::note_let_go(lock) && sync.exists(SyncId(lock))) [[unlikely]]
     multigrain::die_of_foreign_unlock(lock, site);
+  told_release(lock, Mode::kReplace);
   sync.unlock_as<kInVirtualTime>(SyncId(lock));
 }
 
@@ -377,6 +383,7 @@ int mg_trylock(mg_lock_t lock) {
   const void* const site = MG_CALL_SITE;
   multigrain::note_call_site(site);
   if (!node("mg_trylock").sync().trylock(SyncId(lock))) return 0;
+  told_acquire(lock);
   multigrain::note_taken(lock, site);
   return 1;
 }
@@ -406,7 +413,9 @@ void mg_barrier(mg_barrier_t barrier) {
     const multigrain::BootHeapScope boot;
     multigrain::check::g_checker->at_barrier(site);
   }
-  node("mg_barrier").sync().barrier(SyncId(barrier));
+  multigrain::Sync& sync = node("mg_barrier").sync();
+  const multigrain::races::ToldBarrier told(barrier);
+  sync.barrier(SyncId(barrier));
 }
 
 mg_cond_t mg_cond_create(void) {
@@ -425,15 +434,20 @@ void mg_cond_wait(mg_cond_t cond, mg_lock_t lock) {
   const bool was_held = multigrain::note_let_go(lock);
   if (multigrain::check::g_checker != nullptr) [[unlikely]]
     check_order(lock, MG_CALL_SITE);
+  told_release(lock, Mode::kReplace);
   sync.cond_wait(SyncId(cond), SyncId(lock));
+  told_acquire(cond);
+  told_acquire(lock);
   if (was_held) multigrain::note_taken(lock, reinterpret_cast<const void*>(taken));
 }
 void mg_cond_signal(mg_cond_t cond) {
   const RuntimeCall runtime(Category::kLock);
+  told_release(cond);
   node("mg_cond_signal").sync().cond_signal(SyncId(cond));
 }
 void mg_cond_broadcast(mg_cond_t cond) {
   const RuntimeCall runtime(Category::kLock);
+  told_release(cond);
   node("mg_cond_broadcast").sync().cond_broadcast(SyncId(cond));
 }
 
@@ -449,13 +463,17 @@ void mg_sem_wait(mg_sem_t sem) {
   const RuntimeCall runtime(Category::kLock);
   const WaitingCall call(Call::kSemaphore, sem, MG_CALL_SITE);
   node("mg_sem_wait").sync().sem_wait(SyncId(sem));
+  told_acquire(sem);
 }
 int mg_sem_trywait(mg_sem_t sem) {
   const RuntimeCall runtime(Category::kLock);
-  return node("mg_sem_trywait").sync().sem_trywait(SyncId(sem)) ? 1 : 0;
+  if (!node("mg_sem_trywait").sync().sem_trywait(SyncId(sem))) return 0;
+  told_acquire(sem);
+  return 1;
 }
 void mg_sem_post(mg_sem_t sem) {
   const RuntimeCall runtime(Category::kLock);
+  told_release(sem);
   node("mg_sem_post").sync().sem_post(SyncId(sem));
 }
 
@@ -469,26 +487,32 @@ void mg_flag_destroy(mg_flag_t flag) {
 }
 void mg_flag_set(mg_flag_t flag, uint32_t value) {
   const RuntimeCall runtime(Category::kLock);
+  told_release(flag);
   node("mg_flag_set").sync().flag_set(SyncId(flag), value);
 }
 uint32_t mg_flag_get(mg_flag_t flag) {
   const RuntimeCall runtime(Category::kLock);
-  return node("mg_flag_get").sync().flag_get(SyncId(flag));
+  const uint32_t value = node("mg_flag_get").sync().flag_get(SyncId(flag));
+  told_acquire(flag);
+  return value;
 }
 void mg_flag_wait(mg_flag_t flag, uint32_t value) {
   const RuntimeCall runtime(Category::kLock);
   const WaitingCall call(Call::kFlag, flag, MG_CALL_SITE, value);
   node("mg_flag_wait").sync().flag_wait(SyncId(flag), value);
+  told_acquire(flag);
 }
 
 void mg_release(void) {
   const RuntimeCall runtime(Category::kProtocol);
+  told_release(multigrain::races::object::kEverybody);
   node("mg_release").release();
 }
 
 void mg_acquire(void) {
   const RuntimeCall runtime(Category::kProtocol);
   node("mg_acquire").acquire_all();
+  told_acquire(multigrain::races::object::kEverybody);
 }
 
 // --- Time

@@ -22,6 +22,7 @@
 #include "instrument/runtime/hazards.h"
 #include "instrument/runtime/installed_protocol.h"
 #include "profile/virtual_time.h"
+#include "races/compiled/compiled_detector.h"
 #include "runtime/environment.h"
 #include "runtime/interpose/syscalls.h"
 #include "runtime/interpose/thread_sync.h"
@@ -95,6 +96,7 @@ Status Node::start(const std::function<Status(Node&)>& prepare) {
     set_translated_memory(nullptr);
     set_shared_copies(nullptr, nullptr);
     refuse_thread_sync(nullptr);
+    races::CompiledDetector::leave();
   });
   node->describe();
   if (prepare)

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "base/check_races.h"
 #include "base/clock.h"
 #include "base/own_descriptors.h"
 #include "count/counting.h"
@@ -25,6 +26,7 @@
 #include "memory/open_rights.h"
 #include "profile/virtual_time.h"
 #include "runtime/allocation.h"
+#include "runtime/compiled_races.h"
 #include "runtime/counted_program.h"
 #include "runtime/environment.h"
 #include "runtime/fault_entry.h"
@@ -74,6 +76,8 @@ Status Node::build() {
   if (Status built = build_protocols(); !built) return built;
   if (config_.check)
     if (Status started = start_check(*this); !started) return started;
+  if (check_races().is_on)
+    if (Status started = start_compiled_races(*this); !started) return started;
 
   // Processors of one node need no words that other nodes can reach: an uncontended lock is then one atomic, and so is its
   // unlock. In virtual time, and where the locks inside a node are chosen, runs of one node are compared with runs of

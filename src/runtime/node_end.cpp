@@ -17,6 +17,7 @@
 #include "fabric/rows.h"
 #include "profile/virtual_time.h"
 #include "runtime/allocation.h"
+#include "runtime/compiled_races.h"
 #include "runtime/interpose/threads.h"
 #include "runtime/message_types.h"
 #include "runtime/node.h"
@@ -99,6 +100,7 @@ bool Node::finish(int status) {
   wait_until(*fabric_, wait_, changed_, [this] { return reports_complete_.load() + 1 == config_.nodes; });
   if (status == 0 && hosted_ == nullptr) tell_never_started_processors();
   if (check::g_checker != nullptr) check::g_checker->finish();
+  finish_compiled_races();
   const bool has_timeline = write_timeline();
   if (config_.stats == StatsFormat::kNone) return has_timeline;
   const std::vector<ThreadRow> own = report(reports_[0]);
@@ -114,7 +116,7 @@ int Node::status_of_success() const {
   constexpr int kFound = 66;
   const bool has_race = judge_ != nullptr && judge_->has_found();
   const bool has_finding = check::g_checker != nullptr && check::g_checker->findings().any();
-  return has_race || has_finding ? kFound : 0;
+  return has_race || has_finding || have_compiled_races_found() ? kFound : 0;
 }
 
 namespace {

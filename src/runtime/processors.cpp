@@ -13,6 +13,7 @@
 
 #include "base/stack_text.h"
 #include "check/checker.h"
+#include "runtime/compiled_races.h"
 #include "runtime/crash_record.h"
 #include "runtime/interpose/threads.h"
 #include "runtime/interpreter.h"
@@ -141,6 +142,7 @@ void Processors::adopt_main_thread() {
     const BootHeapScope boot;
     become_processor(node_status()->processor[0]);
   }
+  if (races::g_compiled_detector != nullptr) races::g_compiled_detector->begin_processor(0);
   use_alternate_stack();
   virtual_time::adopt(0);
   virtual_time::begin_function(0);
@@ -178,6 +180,7 @@ void* Processors::thread_main(void* argument) {
     const BootHeapScope boot;
     become_processor(node_status()->processor[place]);
   }
+  if (races::g_compiled_detector != nullptr) races::g_compiled_detector->begin_processor(local->number);
   use_alternate_stack();
   virtual_time::adopt(place);
   set_this_profile(*local->profile);
@@ -208,6 +211,7 @@ void Processors::run(Local& local) {
     sigset_t blocked;
     pthread_sigmask(SIG_SETMASK, &program_mask_, &blocked);
     host_.acquire(NodeId(0));
+    races::told_acquire(races::object::start_of(local.number));
     ProcessorStatus& status = *this_status();
     status.function.store(reinterpret_cast<uint64_t>(local.function), std::memory_order_relaxed);
     status.life.store(Life::kRuns, std::memory_order_release);
@@ -233,6 +237,7 @@ void Processors::returned(Local& local) {
     die_of_return_with_lock(status.locks[0].lock.load(std::memory_order_relaxed),
                             status.locks[0].site.load(std::memory_order_relaxed), status.function.load());
   status.life.store(Life::kReturned, std::memory_order_release);
+  races::told_release(races::object::end_of(local.number), races::Order::Mode::kReplace);
   host_.release();
   virtual_time::synchronise();
   local.profile->stop();
@@ -451,6 +456,7 @@ int Processors::spawn(unsigned processor, mg_function function, void* argument, 
   known_[processor].has_run = true;
   virtual_time::spend(&MachineCosts::spawn);
   if (is_first_elsewhere) host_.end_serial_part();
+  races::told_release(races::object::start_of(processor), races::Order::Mode::kReplace);
   host_.release();
   if (needs_state) {
     if (Status copied = host_.copy_state(node); !copied) {
@@ -507,6 +513,7 @@ int Processors::join(unsigned processor, std::string& error) {
   Known& known = known_[processor];
   wait_until(fabric_, wait_, known.changed, [&known] { return known.runs.load(std::memory_order_acquire) == 0; });
   host_.acquire(node_of(processor));
+  races::told_acquire(races::object::end_of(processor));
   return 0;
 }
 

@@ -15,6 +15,7 @@
 #include "base/mutex.h"
 #include "multigrain/multigrain.h"
 #include "runtime/allocation.h"
+#include "runtime/compiled_races.h"
 #include "runtime/interpose/threads.h"
 #include "runtime/node.h"
 #include "runtime/private/globals.h"
@@ -68,6 +69,11 @@ void give_back(Thread* thread) {
   static_cast<void>(release(this_node(), thread, 0));
 }
 
+// By what the detector of races orders the thread behind the one that starts it, if it runs beside a processor.
+uint64_t told_by(const Thread* thread) {
+  return races::object::thread(reinterpret_cast<uint64_t>(thread));
+}
+
 // What the thread has printed is to be seen before what the threads that join it print.
 void flush_output() {
   std::fflush(stdout);
@@ -90,6 +96,7 @@ void announce_end() {
     if (!is_detached) mg_flag_set(self->ended, 1);
   }
   if (is_detached) give_back(self);
+  if (races::g_compiled_detector != nullptr) races::g_compiled_detector->end_beside();
 }
 
 // Runs the thread's function, and does not return: the thread of the system ends with it (T3).
@@ -108,6 +115,8 @@ void run_on_processor(void* thread) {
 }
 
 void* run_beside(void* thread) {
+  if (races::g_compiled_detector != nullptr)
+    races::g_compiled_detector->begin_beside(told_by(static_cast<Thread*>(thread)));
   mg_acquire();
   run(static_cast<Thread*>(thread));
 }
@@ -119,6 +128,7 @@ int detach_state(const pthread_attr_t* attributes) {
 }
 
 int start_beside(Thread* thread, const pthread_attr_t* attributes) {
+  races::told_release(told_by(thread), races::Order::Mode::kReplace);
   mg_release();
   g_beside.fetch_add(1);
   pthread_t real;

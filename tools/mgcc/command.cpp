@@ -154,6 +154,8 @@ Result<Request> understand(const std::vector<std::string>& arguments) {
                argument == "-fno-multigrain-count") {
       request.count = argument != "-fno-multigrain-count";
       request.count_memory = argument == "-fmultigrain-count=memory";
+    } else if (argument == "-fmultigrain-races" || argument == "-fno-multigrain-races") {
+      request.races = argument == "-fmultigrain-races";
     } else if (argument == "-fmultigrain-translate" || argument == "-fno-multigrain-translate") {
       request.translate = argument == "-fmultigrain-translate";
     } else if (argument.starts_with("-fmultigrain-checks=")) {
@@ -218,6 +220,13 @@ Result<Request> understand(const std::vector<std::string>& arguments) {
     return fail(
         "-fmultigrain-translate and -fmultigrain-threads exclude each other: what threads share is not all at addresses that "
         "compiled code can tell from private ones");
+  if (request.races && (request.translate || request.count))
+    return fail(
+        "-fmultigrain-races excludes {}: a run that looks for races has page protocols whose accesses the hardware finds, and the "
+        "wall clock",
+        request.translate ? "-fmultigrain-translate" : "-fmultigrain-count");
+  // Page protocols need no checks.
+  if (request.races) request.checks = false;
   if (request.links && request.translate)
     if (const Status translated = check_translated(request.arguments); !translated)
       return tl::unexpected(translated.error());
@@ -280,6 +289,9 @@ std::vector<std::string> compile_flags(const Request& request, const Places& pla
   if (request.checks || request.translate) add_flags_of_checks(flags, request, places);
   if (request.count && request.checks && !request.translate)
     flags.insert(flags.end(), {"-Xclang", "-mllvm", "-Xclang", "-multigrain-count-checks"});
+  // The plugin comes before that of threads, which makes calls out of atomic operations.
+  // With -g, reports find lines by the table of addresses, which Clang leaves out otherwise.
+  if (request.races) flags.insert(flags.end(), {"-fpass-plugin=" + places.races_pass, "-gdwarf-aranges"});
   if (request.threads) add_flags_of_threads(flags, request, places);
   return flags;
 }

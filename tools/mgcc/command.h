@@ -24,6 +24,7 @@ struct Request {
   bool threads = false;              // -fmultigrain-threads: the program was written for threads of one machine
   bool count = false;                // -fmultigrain-count
   bool translate = false;            // -fmultigrain-translate
+  bool races = false;                // -fmultigrain-races
   bool count_memory = false;         // -fmultigrain-count=memory
   bool links = false;                // the compiler would link
   bool openmp = false;               // -fopenmp, which needs an OpenMP runtime
@@ -52,6 +53,7 @@ struct Places {
   std::string pass;          // the plugin of the checks
   std::string threads_pass;  // the plugin of -fmultigrain-threads
   std::string count_pass;    // the plugin of -fmultigrain-count
+  std::string races_pass;    // the plugin of -fmultigrain-races
   std::string library;       // the folder of libmultigrain.so
 };
 

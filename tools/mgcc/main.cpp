@@ -65,6 +65,8 @@ All options are clang's, but for these:
   -fmultigrain-translate     in place of checks, accesses are looked up in the translation table of their processor, for
                              mgrun --mgs translation=compiled; all that is linked has to be compiled with this option.
                              -fno-multigrain-translate: not (the default)
+  -fmultigrain-races         each access calls the detector of data races, for mgrun --check-races; there are no checks
+                             then. Give it to all files. -fno-multigrain-races: not (the default)
   -fmultigrain-asm=error     inline assembly that accesses memory which may be shared is an error (warn: the default)
   -W[no-]multigrain-unchecked-call  warn where a pointer that may be to shared memory is handed to a function of the
                              C or C++ library that has no access checks, which ends a run under a line protocol if it
@@ -118,13 +120,14 @@ Result<Places> find_places() {
   auto compiler = find_compiler();
   if (!compiler) return tl::unexpected(compiler.error());
   places.compiler = *compiler;
-  const auto pass = find_beside_executable(
-      {"../" MULTIGRAIN_LIBDIR "/multigrain", "../lib"},
-      {"libmultigrain-checks-pass.so", "libmultigrain-threads-pass.so", "libmultigrain-count-pass.so"});
+  const auto pass = find_beside_executable({"../" MULTIGRAIN_LIBDIR "/multigrain", "../lib"},
+                                           {"libmultigrain-checks-pass.so", "libmultigrain-threads-pass.so",
+                                            "libmultigrain-count-pass.so", "libmultigrain-races-pass.so"});
   if (!pass) return tl::unexpected(pass.error());
   places.pass = *pass / "libmultigrain-checks-pass.so";
   places.threads_pass = *pass / "libmultigrain-threads-pass.so";
   places.count_pass = *pass / "libmultigrain-count-pass.so";
+  places.races_pass = *pass / "libmultigrain-races-pass.so";
   const auto library = find_beside_executable({"../" MULTIGRAIN_LIBDIR, "../lib"}, {"libmultigrain.so"});
   if (!library) return tl::unexpected(library.error());
   places.library = *library;

@@ -1,0 +1,146 @@
+// The detector of data races in programs whose accesses call it (mgcc -fmultigrain-races, mgrun --check-races): FastTrack over all
+// nodes of one machine. docs/internals/races.md says how it works; what it relies on is stated at location.h (L1 to L3),
+// race_memory.h (M1 to M3) and order.h (H1 to H3), and here:
+//
+//  C1  An access is told to the detector before it is made, by the thread that makes it. A lock of Multigrain, and what else
+//      orders, is told before it lets others go on, and after the thread was let through.
+//  C2  Memory that is allocated has no history: what its last user did is not compared with what its next one does.
+//  C3  Whoever is told of a race holds no cell's lock.
+//
+// It is not async-signal-safe: a handler must not touch shared memory, as ever.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/error.h"
+#include "memory/region.h"
+#include "races/compiled/contexts.h"
+#include "races/compiled/order.h"
+#include "races/compiled/race_memory.h"
+
+namespace multigrain::races {
+
+// Two accesses that nothing orders.
+struct Race {
+  struct Access {
+    uint64_t place = 0;  // contexts.h
+    unsigned owner = 0;
+    bool is_write = false;
+    bool is_atomic = false;
+  };
+  Access now;
+  Access earlier;
+  uint64_t address = 0;  // of the first byte that both have accessed
+  uint64_t bytes = 0;    // of the access now
+};
+
+class CompiledDetector {
+ public:
+  struct Machine {
+    unsigned processors = 1;
+    unsigned beside = 0;  // threads beside processors that there may be at a time
+    // POSIX's objects in shared memory are made of Multigrain's, whose calls tell of them.
+    bool has_shared_posix = false;
+  };
+  // A part of the address space, besides the region, whose accesses are looked at.
+  struct Part {
+    uint64_t begin = 0;
+    uint64_t bytes = 0;
+  };
+  using Tell = void (*)(const Race& race, const Contexts& contexts);
+
+  // Calls tell(race) for the first race between each two places, on the thread that has found it.
+  CompiledDetector(RaceMemory memory, const Region& region, Machine machine, std::vector<Part> parts, Tell tell);
+  CompiledDetector(const CompiledDetector&) = delete;
+  CompiledDetector& operator=(const CompiledDetector&) = delete;
+
+  // --- Threads. A thread without an owner is not looked at.
+
+  // The calling thread is that of a processor of this node.
+  void begin_processor(unsigned number);
+  // The calling thread runs beside processors, and was told `key` by the one that has started it. Ends the run if there are too
+  // many. end_beside() is called when it ends.
+  void begin_beside(uint64_t key);
+  void end_beside();
+  // In a forked child, of whose accesses nothing is known.
+  static void leave();
+
+  // --- What orders. They do nothing in a thread without an owner.
+  void release(uint64_t key, Order::Mode mode = Order::Mode::kJoin);
+  void acquire(uint64_t key);
+  [[nodiscard]] Order::Arrival arrive(uint64_t barrier, unsigned count);
+  void leave_barrier(const Order::Arrival& arrival);
+
+  // --- Memory.
+
+  // The memory has a new user, whose call returns to `site` (0: not known).
+  void allocate(const void* begin, size_t bytes, uint64_t site);
+  // The program frees the block: a write of all of it, where it was accessed before, at the call that returns to `site`.
+  void free(const void* begin, size_t bytes, uint64_t site);
+
+  // --- Accesses, of the thread of `me`.
+  [[nodiscard]] bool covers(uint64_t address) const {
+    return address - view_ < view_bytes_ || covers_elsewhere(address);
+  }
+  // `bytes` at an address that covers() accepts, which may go on beyond a page.
+  void access(Owner& me, uint64_t address, uint64_t bytes, bool is_write, bool is_atomic, uintptr_t code);
+  // The same for 1, 2, 4 or 8 bytes that are aligned to their number: looks first whether the access is known.
+  template <unsigned kBytes, bool kIsWrite>
+  [[gnu::always_inline]] void access_aligned(Owner& me, uint64_t address, uintptr_t code) {
+    Cell& cell = memory_.cell_of(address);
+    if (is_known<kIsWrite>(me, cell)) return;
+    touch(me, cell, address, kBytes,
+          {.epoch = Epoch::of_bits(me.epoch), .place = place(me, code), .is_write = kIsWrite});
+  }
+
+  [[nodiscard]] Order& order() { return order_; }
+  [[nodiscard]] bool is_told_of_posix(const void* object) const {
+    return machine_.has_shared_posix && covers(reinterpret_cast<uint64_t>(object));
+  }
+  [[nodiscard]] const Contexts& contexts() const { return contexts_; }
+  [[nodiscard]] const RaceMemory& memory() const { return memory_; }
+
+ private:
+  [[nodiscard]] bool covers_elsewhere(uint64_t address) const;
+  // L3, of a cell that is not split: a lock, and what says that it is, differ from any epoch.
+  template <bool kIsWrite>
+  [[nodiscard]] static bool is_known(const Owner& me, const Cell& cell) {
+    return cell.write.load(std::memory_order_relaxed) == me.epoch ||
+           (!kIsWrite && cell.read.load(std::memory_order_relaxed) == me.epoch);
+  }
+  [[nodiscard]] static uint64_t place(const Owner& me, uintptr_t code) {
+    return Contexts::place(code, me.calls.context);
+  }
+  // `bytes` within the cell.
+  void touch(Owner& me, Cell& cell, uint64_t address, unsigned bytes, const AccessNow& now);
+  void split(Location& whole, Parts parts);
+  void split_halves(Location& whole);
+  void copy_into(const Location& whole, std::span<Location> parts);
+  void forget(const void* begin, size_t bytes);
+  void forget_parts(Location& location);
+  void clear(Cell& cell);
+  void found(const Race& race);
+  Owner& make_owner(unsigned number);
+
+  RaceMemory memory_;
+  Order order_;
+  Contexts contexts_;
+  const Region& region_;
+  const uint64_t view_;
+  const uint64_t view_bytes_;
+  const Machine machine_;
+  const std::vector<Part> parts_;
+  const Tell tell_;
+  std::array<std::atomic<Owner*>, Epoch::kMaxOwners + 1> owners_{};
+};
+
+// The calling thread's; nullptr: it is not looked at.
+[[gnu::tls_model("initial-exec")]] extern constinit thread_local Owner* t_owner;
+// The node's; nullptr but under --check-races. Set before any processor runs, and never destroyed.
+extern constinit CompiledDetector* g_compiled_detector;
+
+}  // namespace multigrain::races
