@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check_races.h"
+#include "base/checkpoint_settings.h"
 #include "base/quantity.h"
 
 namespace multigrain {
@@ -52,6 +53,13 @@ Status read_stats(std::string_view name, std::string_view text, Config& config) 
   if (!target) return fail("{}: {}", name, target.error().message);
   config.stats = target->format;
   config.stats_file = std::move(target->file);
+  return {};
+}
+
+// These belong to CheckpointSettings, which the node reads by itself. Here they are only checked.
+template <auto parse>
+Status checked(std::string_view name, std::string_view text, Config&) {
+  if (const auto value = parse(text); !value) return fail("{}: {}", name, value.error().message);
   return {};
 }
 
@@ -226,6 +234,13 @@ constexpr Setting kSettings[] = {
     {"MULTIGRAIN_TIMELINE", Scope::kRun, parsed<&Config::timeline_file, parse_text>, "--timeline", "FILE",
      "what each processor did when: a page for browsers (FILE.html), or a trace for ui.perfetto.dev and chrome://tracing "
      "(any other name)"},
+    {"MULTIGRAIN_CHECKPOINT", Scope::kRun, checked<parse_checkpoint_folder>, "--checkpoint", "DIR",
+     "where mg_checkpoint() writes checkpoints of shared memory; the last one stays until the next is complete"},
+    {"MULTIGRAIN_CHECKPOINT_EVERY", Scope::kRun, checked<parse_checkpoint_interval>, "--every", "TIME",
+     "with --checkpoint, how much time passes between two checkpoints at least, such as 60s (default 0: each call of "
+     "mg_checkpoint() writes one)"},
+    {"MULTIGRAIN_RESTART", Scope::kRun, checked<parse_checkpoint_folder>, "--restart", "DIR",
+     "go on from the checkpoint in DIR, with the same program, nodes and protocol"},
     {"MULTIGRAIN_VERBOSE", Scope::kRun, whole<&Config::verbose, 0, 1>, "--verbose", nullptr,
      "say what is started and how"},
     {"MULTIGRAIN_RACES", Scope::kRun, whole<&Config::races, 0, 1>, "--races", nullptr,

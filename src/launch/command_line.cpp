@@ -8,12 +8,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <optional>
 #include <sstream>
 
 #include "base/check_races.h"
+#include "base/quantity.h"
 #include "base/settings.h"
 #include "emulation/machine_description.h"
 #include "emulation/machines.h"
@@ -135,6 +137,31 @@ Status apply_hosts(const HostArguments& given, const std::vector<GivenSetting>& 
   return validate(options.config);
 }
 
+// Checks what concerns checkpoints, which the nodes read (base/checkpoint_settings.h). Nodes may run in other folders than this
+// process, so that they are told whole names.
+Status check_checkpoints(LaunchOptions& options, const std::optional<std::string>& restarts) {
+  const auto is_set = [&](const char* name) { return !variable_of_nodes(options, name).empty(); };
+  if (is_set("MULTIGRAIN_CHECKPOINT_EVERY") && !is_set("MULTIGRAIN_CHECKPOINT"))
+    return fail("--every says how often checkpoints are written; --checkpoint DIR must say where");
+  if (options.binary && (is_set("MULTIGRAIN_CHECKPOINT") || is_set("MULTIGRAIN_RESTART")))
+    return fail("--checkpoint and --restart are for programs that call mg_checkpoint(), and exclude --binary");
+  for (auto& [name, value] : options.environment)
+    if (name == "MULTIGRAIN_CHECKPOINT" || name == "MULTIGRAIN_RESTART") {
+      std::error_code failed;
+      value = std::filesystem::absolute(value, failed);
+      if (failed) return fail_errno(failed.value(), fmt::format("cannot find the folder '{}'", value));
+    }
+  if (!restarts) return {};
+  const std::optional<uint64_t> number = parse_whole(*restarts, 1'000'000);
+  if (!number) return fail("--restart-on-failure is '{}'; it must be a whole number from 0 to 1000000", *restarts);
+  if (!is_set("MULTIGRAIN_CHECKPOINT"))
+    return fail("--restart-on-failure needs checkpoints: give --checkpoint DIR as well");
+  if (!options.hosts.empty())
+    return fail("--restart-on-failure is for nodes on this machine; start a run on hosts again with --restart");
+  options.restarts = static_cast<unsigned>(*number);
+  return {};
+}
+
 constexpr const char* kUsage = "mgrun [OPTIONS] PROGRAM [ARGUMENTS...]";
 
 class HelpFormatter : public CLI::Formatter {
@@ -158,6 +185,7 @@ struct CommandLine {
   bool pin = false, no_pin = false;
   std::string deadlock = "report";
   std::optional<std::string> deadlock_after;
+  std::optional<std::string> restarts;
 };
 
 void add_options(CLI::App& app, CommandLine& line) {
@@ -195,6 +223,8 @@ void add_options(CLI::App& app, CommandLine& line) {
              "and go on) or end");
   add_option("--deadlock-after", line.deadlock_after, "SECONDS",
              "how long every processor has slept before that is reported (default 10; 0: never)");
+  add_option("--restart-on-failure", line.restarts, "N",
+             "with --checkpoint, start the run again when a node has died, from the last checkpoint, up to N times");
   add_flag("--pin", line.pin, "one core a processor, or refuse to start");
   add_flag("--no-pin", line.no_pin, "leave placement to the system (default: pin when there are enough cores)");
 }
@@ -303,10 +333,19 @@ Result<std::variant<LaunchOptions, Information>> parse_command_line(int argc, co
   if (const Status status = apply_hosts(line.hosts, line.settings, options); !status)
     return tl::unexpected<Error>(status.error());
   if (const Status status = check_local_files(options); !status) return tl::unexpected<Error>(status.error());
+  if (const Status status = check_checkpoints(options, line.restarts); !status)
+    return tl::unexpected<Error>(status.error());
   if (options.binary)
     if (const Status status = apply_to_binary(options); !status) return tl::unexpected<Error>(status.error());
   options.pinning = line.pin ? Pinning::kAlways : line.no_pin ? Pinning::kNever : Pinning::kAutomatic;
   return std::move(options);
+}
+
+std::string variable_of_nodes(const LaunchOptions& options, const char* name) {
+  for (const auto& [variable, value] : options.environment)
+    if (variable == name) return value;
+  const char* const inherited = std::getenv(name);
+  return inherited != nullptr ? inherited : "";
 }
 
 Result<std::string> find_program(const std::string& name) {

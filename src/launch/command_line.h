@@ -27,6 +27,7 @@ struct LaunchOptions {
   bool label_output = false;
   Nanoseconds deadlock_after = 10'000'000'000;  // a standstill this long is reported; 0: never
   bool deadlock_ends = false;                   // a standstill that is reported ends the run
+  unsigned restarts = 0;                        // how often a run that a node's death has ended is started again
   bool quiet = false;
   bool binary = false;                // the program is run as it is, by a host (src/guest)
   std::vector<HostNodes> hosts;       // empty: this machine, without agents
@@ -35,6 +36,9 @@ struct LaunchOptions {
   std::vector<std::string> exported;  // more variables that the nodes get as they are here
   std::vector<std::string> program;   // its name as given, then its arguments; not empty
 };
+
+// Returns the value that the nodes will find in a variable of the environment, or "".
+[[nodiscard]] std::string variable_of_nodes(const LaunchOptions& options, const char* name);
 
 // Returns whether the program needs nothing of a node: it is run as it is, alone on this machine, and nothing is
 // measured.

@@ -16,6 +16,7 @@
 #include "base/file_descriptor.h"
 #include "base/guest_environment.h"
 #include "base/shell_status.h"
+#include "checkpoint/files.h"
 #include "launch/hosted_program.h"
 #include "launch/labels.h"
 #include "launch/local_nodes.h"
@@ -74,6 +75,8 @@ class Launcher final : private NodeControl {
                             .program_speaks_for_itself = options.binary}),
         standstill_(options.deadlock_after) {}
   int run();
+  // Returns, after run(), whether the run was lost (Supervisor::was_lost()).
+  [[nodiscard]] bool was_lost() const { return supervisor_.was_lost(); }
 
  private:
   void signal_all(int number) override { nodes_.signal_all(number); }
@@ -199,6 +202,36 @@ Error become(const std::string& path, const std::vector<std::string>& words) {
   return fail_errno(code, fmt::format("cannot run '{}'", path)).value();
 }
 
+// Returns the number of the folder's checkpoint; 0: there is none that can be used.
+uint64_t checkpoint_in(const std::string& folder) {
+  if (folder.empty()) return 0;
+  const auto head = checkpoint::read_head(folder);
+  return head && *head ? (*head)->number : 0;
+}
+
+// Runs the program, and again from its last checkpoint when the run is lost, as often as --restart-on-failure says. A
+// checkpoint that was in the folder before is of another run.
+int run_and_restart(LaunchOptions options, const std::string& path, WatchedSignals& signals) {
+  const std::string folder = variable_of_nodes(options, "MULTIGRAIN_CHECKPOINT");
+  const uint64_t before = options.restarts == 0 ? 0 : checkpoint_in(folder);
+  for (unsigned restarts = 1;; ++restarts) {
+    int status;
+    {
+      Launcher launcher(options, path, signals);
+      status = launcher.run();
+      if (restarts > options.restarts || !launcher.was_lost()) return status;
+    }
+    const uint64_t last = checkpoint_in(folder);
+    if (last > before) {
+      std::erase_if(options.environment, [](const auto& one) { return one.first == "MULTIGRAIN_RESTART"; });
+      options.environment.emplace_back("MULTIGRAIN_RESTART", folder);
+    }
+    const std::string from = variable_of_nodes(options, "MULTIGRAIN_RESTART");
+    tell("restart {} of {}, from {}", restarts, options.restarts,
+         from.empty() ? "the beginning: there is no checkpoint yet" : fmt::format("the checkpoint in {}", from));
+  }
+}
+
 }  // namespace
 
 int launch(const LaunchOptions& given) {
@@ -214,7 +247,7 @@ int launch(const LaunchOptions& given) {
   }
   WatchedSignals signals;
   if (const Status status = signals.watch(); !status) return refuse(1, status.error());
-  return Launcher(options, std::move(*path), signals).run();
+  return run_and_restart(std::move(options), *path, signals);
 }
 
 }  // namespace multigrain

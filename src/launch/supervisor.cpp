@@ -224,6 +224,11 @@ int Supervisor::exit_status() const {
   return WEXITSTATUS(program);
 }
 
+bool Supervisor::was_lost() const {
+  if (reader_left_ || output_lost_ || forwarded_ != 0 || nodes_.empty()) return false;
+  return node_failed_ || signal_of_program() != 0;
+}
+
 int Supervisor::signal_of_program() const {
   const auto& status = nodes_.front().status;
   return status && WIFSIGNALED(*status) ? WTERMSIG(*status) : 0;

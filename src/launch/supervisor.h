@@ -82,6 +82,9 @@ class Supervisor {
   [[nodiscard]] bool anyone_left() const;
   // Returns the exit status of the run, once no node is left.
   [[nodiscard]] int exit_status() const;
+  // Returns whether the run was lost because a node died, or a host, as it should not: it was ended neither by its program,
+  // nor by its user, nor because nobody reads its output. Once no node is left.
+  [[nodiscard]] bool was_lost() const;
   // Returns the signal that ended node 0's program; 0: none did.
   [[nodiscard]] int signal_of_program() const;
   // Tells the user that the nodes ran as independent programs, if they all ended well and none took part in the run:

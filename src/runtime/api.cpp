@@ -11,8 +11,10 @@
 #include "coherence/hazard_slots.h"
 #include "instrument/abi.h"
 #include "instrument/runtime/hazards.h"
+#include "multigrain/checkpoint.h"
 #include "multigrain/multigrain.h"
 #include "runtime/allocation.h"
+#include "runtime/checkpoints.h"
 #include "runtime/compiled_races.h"
 #include "runtime/lock_mistakes.h"
 #include "runtime/node.h"
@@ -189,6 +191,12 @@ void refuse_lock_twice(mg_lock_t lock, const void* site) {
 [[gnu::noinline]] void check_order(mg_lock_t lock, const void* site) {
   const multigrain::BootHeapScope boot;
   multigrain::check::g_checker->wants(lock, site);
+}
+
+void meet_for_checkpoint(Node& self, SyncId barrier, const void* site) {
+  const WaitingCall call(Call::kBarrier, barrier.value, site);
+  const multigrain::races::ToldBarrier told(barrier.value);
+  self.sync().barrier(barrier);
 }
 
 // Locks and unlocks are what programs call most often. On the wall clock they test once whether time is virtual.
@@ -416,6 +424,19 @@ void mg_barrier(mg_barrier_t barrier) {
   multigrain::Sync& sync = node("mg_barrier").sync();
   const multigrain::races::ToldBarrier told(barrier);
   sync.barrier(SyncId(barrier));
+}
+
+// --- Checkpoints (include/multigrain/checkpoint.h)
+
+int mg_checkpoint(void* root) {
+  node("mg_checkpoint");
+  multigrain::Checkpoints* const checkpoints = multigrain::Checkpoints::get();
+  return checkpoints == nullptr ? 0 : checkpoints->take(root, &meet_for_checkpoint, MG_CALL_SITE);
+}
+void* mg_restored(void) {
+  node("mg_restored");
+  const multigrain::Checkpoints* const checkpoints = multigrain::Checkpoints::get();
+  return checkpoints == nullptr ? nullptr : checkpoints->restored_root();
 }
 
 mg_cond_t mg_cond_create(void) {

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "profile/virtual_time.h"
+#include "runtime/checkpoints.h"
 #include "runtime/external_launch.h"
 #include "runtime/interpose/threads.h"
 #include "runtime/interpreter.h"
@@ -53,6 +54,9 @@ int run_node(int argc, char** argv, char** envp, MainFunction user_main) {
   const auto prepare = [](Node& node) -> Status {
     threads::prepare_sharing(node);
     if (node.config().node != NodeId(0)) node.pass_on_signals();
+    if (const Status created = Checkpoints::create(node); !created) return created;
+    if (Checkpoints::get() != nullptr && threads::is_program_of_threads())
+      return fail("there are no checkpoints (--checkpoint, --restart) of programs compiled with -fmultigrain-threads");
     return {};
   };
   if (Status started = Node::start(prepare); !started) {
@@ -82,6 +86,12 @@ int run_node(int argc, char** argv, char** envp, MainFunction user_main) {
     std::fprintf(stderr, "multigrain: the program was compiled with -fmultigrain-threads, but %s\n",
                  shared.error().message.c_str());
     std::exit(2);
+  }
+  if (Checkpoints* const checkpoints = Checkpoints::get()) {
+    if (const Status begun = checkpoints->begin(); !begun) {
+      std::fprintf(stderr, "multigrain: cannot start: %s\n", begun.error().message.c_str());
+      std::_Exit(2);
+    }
   }
   virtual_time::begin_program();
   return user_main(argc, argv, envp);

@@ -152,6 +152,54 @@ std::optional<PageRun> AddressSpace::take_free(unsigned kind, uint64_t pages, ui
   return std::nullopt;
 }
 
+SpaceImage AddressSpace::image() {
+  SpaceImage image;
+  image.extents.reserve(extents_.count());
+  for (uint64_t i = 0; i < extents_.count(); ++i) {
+    image.extents.push_back(extents_.at(i));
+    if (!extents_.at(i).has_owner()) retire_tail(kind_of(extents_.at(i).placement));
+  }
+  uint64_t position = 0;
+  for (const Extent& extent : image.extents) {
+    if (extent.has_owner()) continue;
+    // A run may span adjacent extents, so `position` may already be beyond the start of this one.
+    position = std::max(position, extent.first.value);
+    while (position < extent.first.value + extent.pages) {
+      const Tag& run = tags_[position];
+      MG_CHECK(run.state != State::kNothing, position);
+      image.runs.push_back({position, run.pages, run.kind, run.state == State::kAllocated, run.dirty});
+      position += run.pages;
+    }
+  }
+  return image;
+}
+
+Status AddressSpace::restore(const SpaceImage& image) {
+  if (extents_.count() != 0) return fail("shared memory was allocated before the checkpoint's was restored");
+  if (image.extents.size() >= extents_.capacity()) return fail("the checkpoint has too many extents");
+  const auto fits = [&](uint64_t first, uint64_t pages, uint64_t from) {
+    return pages != 0 && first >= from && first < geometry_.pages() && pages <= geometry_.pages() - first;
+  };
+  for (const Extent& extent : image.extents)
+    if (!fits(extent.first.value, extent.pages, break_))
+      return fail("the checkpoint's extents overlap, or lie outside of the region");
+    else {
+      extents_.append(extent);
+      break_ = extent.first.value + extent.pages;
+    }
+  uint64_t end = 0;
+  for (const SpaceImage::Run& run : image.runs) {
+    if (!fits(run.first, run.pages, end) || run.first + run.pages > break_ || run.kind >= kKinds)
+      return fail("the checkpoint's runs of pages overlap, or lie outside of its extents");
+    end = run.first + run.pages;
+    if (run.is_allocated)
+      mark_allocated(run.kind, run.first, run.pages);
+    else
+      link(run.kind, run.first, run.pages, run.is_dirty);
+  }
+  return {};
+}
+
 void AddressSpace::mark_allocated(unsigned kind, uint64_t first, uint64_t pages) {
   Tag& tag = tags_[first];
   tag.pages = pages;

@@ -20,6 +20,7 @@
 
 #include "base/node_set.h"
 #include "memory/heap/extents.h"
+#include "memory/heap/heap_image.h"
 #include "memory/sparse_table.h"
 
 namespace multigrain {
@@ -51,6 +52,12 @@ class AddressSpace {
 
   // Takes the run back. Returns false, and changes nothing, if pages_of() returns nullopt.
   bool free(PageId first);
+
+  // Returns all that these books hold. What was never handed out of the newest chunks becomes free runs, here, too.
+  [[nodiscard]] SpaceImage image();
+  // Takes the books of another run with the same geometry, and appends its extents. Nothing has been allocated here. Errors: something
+  // has; the books contradict themselves. After an error the object is of no use.
+  Status restore(const SpaceImage& image);
 
  private:
   // Free runs are kept by placement and by the logarithm of their size.

@@ -244,6 +244,46 @@ void SharedHeap::serve_extent_known(const Message& message) {
   answer_waiting();
 }
 
+// --- Checkpoints
+
+SpaceImage SharedHeap::space_image() {
+  const LockGuard guard(manager_lock_);
+  MG_CHECK(space_.has_value());
+  return space_->image();
+}
+
+SmallImage SharedHeap::small_image() {
+  const LockGuard guard(small_lock_);
+  return small_.image();
+}
+
+// The call ends like one that allocates: when all nodes have acknowledged the extents.
+Status SharedHeap::restore(const SpaceImage& image) {
+  const uint32_t number = begin_call(kManager);
+  PollingScope polling(fabric_);
+  Status restored;
+  {
+    const LockGuard guard(manager_lock_);
+    MG_CHECK(space_.has_value());
+    restored = space_->restore(image);
+    if (restored) announce_new_extents();
+    unanswered_[end_unanswered_++ % unanswered_.count()] = {kManager, number, Answer{}, announced_};
+    answer_waiting();
+  }
+  end_call(polling, number);
+  return restored;
+}
+
+Status SharedHeap::restore(const SmallImage& image) {
+  for (const SmallImage::Superblock& one : image.superblocks) {
+    const auto extent = extents_.find(PageId(one.offset / geometry_.page_size));
+    if (!extent || extent->owner != self().value)
+      return fail("the checkpoint's small blocks are not in extents of this node");
+  }
+  const LockGuard guard(small_lock_);
+  return small_.restore(image);
+}
+
 // --- Blocks in use
 
 tl::expected<void, HeapError> SharedHeap::free(const void* block) {

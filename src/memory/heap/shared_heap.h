@@ -145,6 +145,16 @@ class SharedHeap {
   // that no node has claimed. It is a remote operation the first time, as above.
   std::optional<NodeId> ask_home(PageId page);
 
+  // These are for checkpoints, and are called by ordinary code while no thread of any node is in another function here. They return
+  // this node's books: the manager's, on node 0 alone, and those of the node's small blocks.
+  [[nodiscard]] SpaceImage space_image();
+  [[nodiscard]] SmallImage small_image();
+  // Takes the manager's books of another run, on node 0 alone, and returns when every node knows the extents. Errors: as for
+  // AddressSpace::restore().
+  Status restore(const SpaceImage& image);
+  // Takes this node's small blocks of another run, once it knows the extents. Errors: as for SmallHeap::restore().
+  Status restore(const SmallImage& image);
+
  private:
   static constexpr NodeId kManager{0};
   // A node can have this many calls under way; more callers wait for one to end.

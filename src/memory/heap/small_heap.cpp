@@ -106,6 +106,49 @@ bool SmallHeap::free(uint64_t offset) {
   return true;
 }
 
+SmallImage SmallHeap::image() const {
+  SmallImage image;
+  for (uint32_t number = 0; number < superblock_count_; ++number) {
+    const Superblock& superblock = superblocks_[number];
+    image.superblocks.push_back(
+        {superblock.offset, superblock.touched_bytes, superblock.used, superblock.kind, superblock.size_class});
+    for (uint32_t word = 0; word < bitmap_words_; ++word) image.bitmaps.push_back(bitmap_word(number, word));
+  }
+  return image;
+}
+
+Status SmallHeap::restore(const SmallImage& image) {
+  if (superblock_count_ != 0) return fail("small blocks were allocated before the checkpoint's were restored");
+  const uint64_t pages_each = superblock_bytes_ / geometry_.page_size;
+  if (image.superblocks.size() > superblocks_.count() ||
+      image.bitmaps.size() != image.superblocks.size() * bitmap_words_)
+    return fail("the checkpoint's small blocks are incomplete");
+  for (const SmallImage::Superblock& one : image.superblocks) {
+    const uint32_t number = superblock_count_;
+    if (one.offset % geometry_.page_size != 0 || one.offset >= geometry_.size ||
+        superblock_bytes_ > geometry_.size - one.offset || one.kind >= kKinds || one.size_class >= classes_)
+      return fail("the checkpoint's small blocks lie outside of the region, or are of no size that there is");
+    Superblock& superblock = superblocks_[number];
+    superblock.offset = one.offset;
+    superblock.touched_bytes = one.touched_bytes;
+    superblock.used = one.used;
+    superblock.kind = one.kind;
+    superblock.size_class = static_cast<uint8_t>(one.size_class);
+    if (one.used > blocks_in(superblock)) return fail("the checkpoint has more small blocks than there is room for");
+    for (uint32_t word = 0; word < bitmap_words_; ++word)
+      bitmap_word(number, word) = image.bitmaps[uint64_t{number} * bitmap_words_ + word];
+    for (uint64_t i = 0; i < pages_each; ++i) superblock_of_page_[one.offset / geometry_.page_size + i] = number + 1;
+    Lists& lists = lists_[one.kind];
+    ++lists.superblocks;
+    ++superblock_count_;
+    if (one.used == 0)
+      push(lists.empty, number);
+    else if (one.used != blocks_in(superblock))
+      push(lists.partial[one.size_class], number);
+  }
+  return {};
+}
+
 unsigned SmallHeap::kind_of(const Placement& placement) {
   const unsigned first = placement.grain_number() * kKindsOfGrain;
   switch (placement.policy) {

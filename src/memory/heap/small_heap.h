@@ -15,6 +15,7 @@
 
 #include "base/node_set.h"
 #include "memory/heap/extents.h"
+#include "memory/heap/heap_image.h"
 #include "memory/sparse_table.h"
 
 namespace multigrain {
@@ -52,6 +53,12 @@ class SmallHeap {
   [[nodiscard]] std::optional<uint32_t> size_of(uint64_t offset) const;
   // Takes the block back. Returns false, and changes nothing, if size_of() returns nullopt.
   bool free(uint64_t offset);
+
+  // Returns all that these books hold.
+  [[nodiscard]] SmallImage image() const;
+  // Takes the books of another run with the same geometry. This node has no superblocks yet. Errors: it has; the books
+  // contradict themselves. After an error the object is of no use.
+  Status restore(const SmallImage& image);
 
  private:
   static constexpr unsigned kGranule = 16;

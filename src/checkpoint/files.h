@@ -1,0 +1,139 @@
+// The files of a checkpoint (docs/internals/checkpoints.md), all in one folder:
+//
+//   checkpoint             the head: which run wrote it, and the length and checksum of every part
+//   memory-NUMBER-NODE     a part: a node's books of the shared heap, and the pages whose home it is
+//
+// The checkpoint NUMBER is there from the moment on at which a head that names it has its name: all parts are on the disk by
+// then, and the head replaces the one before by rename(). So a run that ends anywhere in between, or a full disk, leaves the
+// last head and its parts as they were.
+//
+// Numbers are in the order of bytes of x86-64. Functions here are for ordinary code; none waits for another node.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file_descriptor.h"
+#include "base/ids.h"
+#include "memory/heap/heap_image.h"
+
+namespace multigrain::checkpoint {
+
+// The version of the files. A file of another version is refused.
+inline constexpr uint32_t kVersion = 1;
+
+// What a run must have in common with the run that wrote the checkpoint.
+struct Machine {
+  uint64_t program = 0;  // program_fingerprint()
+  uint64_t region_size = 0;
+  uint64_t page_size = 0;
+  uint32_t nodes = 0;
+  uint32_t line_size = 0;
+  std::array<char, 16> protocol{};
+
+  bool operator==(const Machine&) const = default;
+};
+
+struct Part {
+  uint64_t bytes = 0;
+  uint64_t checksum = 0;
+
+  bool operator==(const Part&) const = default;
+};
+
+struct Head {
+  Machine machine;
+  uint64_t number = 0;  // 1 for the first checkpoint of a folder
+  uint64_t root = 0;    // the address that the program gave
+  std::vector<Part> parts;
+};
+
+// Returns the name of a part's file in the folder.
+std::string part_name(const std::string& folder, uint64_t number, NodeId node);
+
+// Reads the head of the folder's checkpoint; nullopt if there is none, or no folder. Errors: the file cannot be read, is no
+// head, is torn or truncated, or has another version.
+Result<std::optional<Head>> read_head(const std::string& folder);
+
+// Makes the checkpoint, whose parts are on the disk, the one of the folder, as described above. Errors, after which the
+// one before is still there: the disk is full, the folder may not be changed.
+Status write_head(const std::string& folder, const Head& head);
+
+// Says in which way the run that wrote the checkpoint differs from this one; nullopt if in none that matters.
+std::optional<std::string> difference(const Machine& written, const Machine& here);
+
+// Removes all parts of this node in the folder but that of one checkpoint. What cannot be removed stays.
+void remove_other_parts(const std::string& folder, uint64_t number, NodeId node);
+
+// Writes a part.
+class PartWriter {
+ public:
+  // Begins the file; one of the same name is overwritten. Errors: the file cannot be made.
+  static Result<PartWriter> create(const std::string& folder, uint64_t number, NodeId node);
+
+  // The books come first. Another node than 0 has none of the manager's.
+  void add_books(const SpaceImage& space, const SmallImage& small);
+  // Then the pages come, in any order; `page` has the bytes of one.
+  void add_page(PageId first, std::span<const std::byte> page);
+  // Ends the file, which is on the disk when this returns. Errors, also those of the functions above: the disk is full, or
+  // a limit of the process or of the user is reached. The file is removed then.
+  Result<Part> finish();
+
+ private:
+  PartWriter(std::string name, FileDescriptor file);
+  void add(const void* bytes, size_t size);
+  void flush();
+
+  std::string name_;
+  FileDescriptor file_;
+  std::vector<std::byte> buffer_;
+  struct FreeState {
+    void operator()(void* state) const;
+  };
+  std::unique_ptr<void, FreeState> hash_;
+  uint64_t bytes_ = 0;
+  int failed_ = 0;  // an errno value
+};
+
+// Reads a part as a whole, after it was found to be what the head says.
+class PartReader {
+ public:
+  // Errors: the file is not there, cannot be read, has another length or checksum, or is another part's.
+  static Result<PartReader> open(const std::string& folder, uint64_t number, NodeId node, const Part& part);
+  PartReader(PartReader&& other) noexcept : name_(std::move(other.name_)), rest_(other.rest_), all_(other.all_) {
+    other.all_ = {};
+  }
+  PartReader(const PartReader&) = delete;
+  PartReader& operator=(const PartReader&) = delete;
+  PartReader& operator=(PartReader&&) = delete;
+  ~PartReader();
+
+  // Reads the books, and must be called first. Errors: they make no sense.
+  Status read_books(SpaceImage& space, SmallImage& small);
+  // Returns the next page, or nullopt after the last. Errors: the file makes no sense.
+  struct Page {
+    PageId page;
+    std::span<const std::byte> bytes;
+  };
+  Result<std::optional<Page>> next_page(size_t page_size);
+
+ private:
+  PartReader(std::string name, std::span<const std::byte> all) : name_(std::move(name)), rest_(all), all_(all) {}
+  template <typename Record>
+  bool take(Record& record);
+  [[nodiscard]] tl::unexpected<Error> senseless() const;
+
+  std::string name_;
+  std::span<const std::byte> rest_;
+  std::span<const std::byte> all_;  // the mapping
+};
+
+}  // namespace multigrain::checkpoint

@@ -1,0 +1,289 @@
+#include "runtime/checkpoints.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+#include "instrument/abi.h"
+#include "runtime/interpreter.h"
+#include "runtime/private/globals.h"
+#include "runtime/private/private_heap.h"
+
+namespace multigrain {
+
+using checkpoint::Head;
+using checkpoint::Part;
+using checkpoint::PartReader;
+using checkpoint::PartWriter;
+
+constinit Checkpoints* Checkpoints::g_checkpoints = nullptr;
+
+namespace {
+
+Status refuse_kinds_of_runs(const Node& node) {
+  const Config& config = node.config();
+  const char* what = nullptr;
+  if (interpreter::is_here())
+    what = "programs of Python";
+  else if (config.translates())
+    what = "--mgs translation=compiled";
+  else if (config.clock != ClockKind::kWall)
+    what = "--clock other than wall";
+  else if (config.check)
+    what = "--check";
+  else if (config.races)
+    what = "--races";
+  else if (config.nodes > 1 && !private_heap_active())
+    what = "builds with a sanitizer";
+  if (what == nullptr) return {};
+  return fail("there are no checkpoints (--checkpoint, --restart) with {}", what);
+}
+
+}  // namespace
+
+Status Checkpoints::create(Node& node) {
+  MG_CHECK(g_checkpoints == nullptr);
+  auto settings = checkpoint_settings_from_environment();
+  if (!settings) return tl::unexpected(settings.error());
+  if (settings->folder.empty() && settings->restart.empty()) return {};
+  if (Status refused = refuse_kinds_of_runs(node); !refused) return refused;
+  auto* const made = new Checkpoints(node, std::move(*settings));
+  const std::string& folder = made->settings_.folder;
+  if (node.config().node == NodeId(0) && !folder.empty()) {
+    if (mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST)
+      return fail_errno(errno, fmt::format("--checkpoint: cannot make '{}'", folder));
+    if (access(folder.c_str(), R_OK | W_OK | X_OK) != 0)
+      return fail_errno(errno, fmt::format("--checkpoint: cannot write to '{}'", folder));
+    const auto head = checkpoint::read_head(folder);
+    if (!head) return fail("--checkpoint: {}; remove it, or name another folder", head.error().message);
+    if (*head && (*head)->machine.program != made->machine().program)
+      return fail(
+          "--checkpoint: '{}' has a checkpoint of another program, or of another build of this one; remove it, or name another "
+          "folder",
+          folder);
+    if (*head) made->number_ = (*head)->number;
+  }
+  g_checkpoints = made;
+  return {};
+}
+
+checkpoint::Machine Checkpoints::machine() const {
+  const Config& config = node_.config();
+  checkpoint::Machine machine{.program = program_fingerprint(),
+                              .region_size = config.region_size,
+                              .page_size = config.page_size,
+                              .nodes = config.nodes,
+                              .line_size = static_cast<uint32_t>(config.line_size),
+                              .protocol = {}};
+  const std::string_view name = config.traits().name;
+  name.copy(machine.protocol.data(), machine.protocol.size() - 1);
+  return machine;
+}
+
+// A barrier of all processors is a handle and no more (sync/handle.h): node 0 makes it as its first, so all nodes know it.
+SyncId Checkpoints::meeting_point() const {
+  return SyncHandle{.kind = static_cast<uint8_t>(SyncKind::kBarrier),
+                    .generation = 0,
+                    .creator = NodeId(0),
+                    .argument = node_.config().processors(),
+                    .index = 0}
+      .encode();
+}
+
+// It is the first allocation of a run with checkpoints, and so the first of one that goes on from a checkpoint, too.
+volatile Checkpoints::Control& Checkpoints::control() const {
+  return *reinterpret_cast<volatile Control*>(node_.region().base());
+}
+
+volatile Checkpoints::Saved& Checkpoints::saved(unsigned node) const {
+  return reinterpret_cast<volatile Saved*>(node_.region().base() + sizeof(Control))[node];
+}
+
+Status Checkpoints::begin() {
+  const BootHeapScope boot;
+  if (!settings_.folder.empty()) {
+    const SyncId made = node_.sync().barrier_create(0);
+    MG_CHECK(made == meeting_point());
+  }
+  if (!settings_.restart.empty()) {
+    const auto head = head_to_restore();
+    if (!head) return tl::unexpected(head.error());
+    if (const Status restored = restore_own_part(*head); !restored)
+      return fail("--restart: {}", restored.error().message);
+    const Config& config = node_.config();
+    std::string error;
+    for (unsigned n = 1; n < config.nodes; ++n)
+      if (node_.processors().spawn(n * config.processors_per_node, &Checkpoints::restore_here, nullptr, error) != 0)
+        return fail("--restart: {}", error);
+    for (unsigned n = 1; n < config.nodes; ++n)
+      if (node_.processors().join(n * config.processors_per_node, error) != 0) return fail("--restart: {}", error);
+    restored_root_ = reinterpret_cast<void*>(head->root);
+    std::fprintf(stderr, "multigrain: the run goes on from checkpoint %llu in %s\n",
+                 static_cast<unsigned long long>(head->number), settings_.restart.c_str());
+  } else if (!settings_.folder.empty()) {
+    Placement placement = node_.default_placement(control_bytes(), Grain::kPage);
+    placement.policy = HomePolicy::kNode;
+    placement.node = NodeId(0);
+    const auto made = node_.heap().allocate(control_bytes(), node_.config().page_size, placement);
+    if (!made) return fail("--checkpoint: {}", made.error().message);
+    if (made->address != node_.region().base())
+      return fail("--checkpoint: shared memory was allocated before the run had begun");
+  }
+  last_ = monotonic_ns();
+  return {};
+}
+
+Result<Head> Checkpoints::head_to_restore() const {
+  auto head = checkpoint::read_head(settings_.restart);
+  if (!head) return fail("--restart: {}", head.error().message);
+  if (!*head) return fail("--restart: there is no checkpoint in '{}'", settings_.restart);
+  if (const auto other = checkpoint::difference((*head)->machine, machine()))
+    return fail("--restart: the checkpoint in '{}' cannot be used: {}", settings_.restart, *other);
+  return std::move(**head);
+}
+
+// What a processor of each other node runs. It writes to memory as the program could, so no protocol need know of restarts.
+void Checkpoints::restore_here(void*) {
+  const BootHeapScope boot;
+  Checkpoints& self = *get();
+  const auto head = self.head_to_restore();
+  if (!head) die(2, head.error().message.c_str());
+  if (const Status restored = self.restore_own_part(*head); !restored)
+    die(2, {"--restart: ", restored.error().message.c_str()});
+  self.restored_root_ = reinterpret_cast<void*>(head->root);
+}
+
+Status Checkpoints::restore_own_part(const Head& head) {
+  const NodeId self = node_.config().node;
+  auto part = PartReader::open(settings_.restart, head.number, self, head.parts[self.value]);
+  if (!part) return tl::unexpected(part.error());
+  SpaceImage space;
+  SmallImage small;
+  if (const Status read = part->read_books(space, small); !read) return read;
+  SharedHeap& heap = node_.heap();
+  if (self == NodeId(0))
+    if (const Status restored = heap.restore(space); !restored) return restored;
+  if (const Status restored = heap.restore(small); !restored) return restored;
+  const Region& region = node_.region();
+  while (true) {
+    const auto page = part->next_page(region.page_size());
+    if (!page) return tl::unexpected(page.error());
+    if (!*page) return {};
+    if (!heap.find((*page)->page)) return fail("the checkpoint has a page outside of its extents");
+    std::byte* const to = region.view((*page)->page);
+    if (node_.has_line_protocol())
+      __multigrain_store(to, (*page)->bytes.size(), (*page)->bytes.data());
+    else
+      std::memcpy(to, (*page)->bytes.data(), (*page)->bytes.size());
+  }
+}
+
+int Checkpoints::take(const void* root, void (*meet)(Node& node, SyncId barrier, const void* site), const void* site) {
+  if (settings_.folder.empty()) return 0;
+  const Config& config = node_.config();
+  const unsigned processor = node_.processors().current();
+  const unsigned place = processor % config.processors_per_node;
+  const uint64_t call = calls_[place]++;
+  volatile uint64_t& due = control().due[call % 2];
+  if (processor == 0) {
+    const bool is_time = monotonic_ns() - last_ >= settings_.every;
+    const uint64_t number = is_time ? number_ + 1 : 0;
+    // An unchanged value costs the other nodes nothing.
+    if (due != number) due = number;
+  }
+  meet(node_, meeting_point(), site);
+  const uint64_t number = due;
+  if (number == 0) return 0;
+  // From here until the next barrier no processor writes to shared memory but to the control block, whose contents nobody
+  // needs after a restart.
+  if (place == 0) {
+    const BootHeapScope boot;
+    volatile Saved& mine = saved(config.node.value);
+    const auto part = save(number);
+    if (!part)
+      std::fprintf(stderr, "multigrain: node %u: --checkpoint: %s\n", config.node.value, part.error().message.c_str());
+    mine.bytes = part ? part->bytes : 0;
+    mine.checksum = part ? part->checksum : 0;
+    mine.has_failed = part ? 0 : 1;
+  }
+  meet(node_, meeting_point(), site);
+  if (processor == 0) {
+    const BootHeapScope boot;
+    control().result = commit(number, root);
+    last_ = monotonic_ns();
+  }
+  meet(node_, meeting_point(), site);
+  const auto result = static_cast<int>(control().result);
+  if (place == 0) {
+    const BootHeapScope boot;
+    checkpoint::remove_other_parts(settings_.folder, result == 1 ? number : number - 1, config.node);
+  }
+  return result;
+}
+
+// Every page is read as the program could read it. So what is saved is what the program would have seen.
+Result<Part> Checkpoints::save(uint64_t number) {
+  const Config& config = node_.config();
+  SharedHeap& heap = node_.heap();
+  auto writer = PartWriter::create(settings_.folder, number, config.node);
+  if (!writer) return tl::unexpected(writer.error());
+  writer->add_books(config.node == NodeId(0) ? heap.space_image() : SpaceImage{}, heap.small_image());
+  const Region& region = node_.region();
+  const size_t size = region.page_size();
+  std::vector<std::byte> page(size);
+  const std::vector<std::byte> zeros(size);
+  for (uint64_t next = 0; next < region.page_count();) {
+    // A page that any node has written has memory at its home (SharedHeap::for_each_touched relies on it, too).
+    const auto run = region.next_resident(PageId(next), region.page_count() - next);
+    if (!run) break;
+    next = run->first.value + run->count;
+    for (PageId at = run->first; at.value < next; ++at.value) {
+      if (heap.home_of(at) != config.node) continue;
+      const std::byte* const from = region.view(at);
+      if (node_.has_line_protocol())
+        __multigrain_load(from, size, page.data());
+      else
+        std::memcpy(page.data(), from, size);
+      if (std::memcmp(page.data(), zeros.data(), size) != 0) writer->add_page(at, page);
+    }
+  }
+  return writer->finish();
+}
+
+int Checkpoints::commit(uint64_t number, const void* root) {
+  const auto tell = [&](const std::string& why) {
+    std::fprintf(stderr, "multigrain: checkpoint %llu was not written: %s; the run goes on%s\n",
+                 static_cast<unsigned long long>(number), why.c_str(),
+                 number_ == 0 ? "" : fmt::format(", and checkpoint {} stays", number_).c_str());
+  };
+  if (!node_.region().contains(root)) {
+    tell("the root that mg_checkpoint() was given is not in shared memory");
+    return -EINVAL;
+  }
+  if (program_globals().empty()) {
+    tell("there are no checkpoints of programs that share their globals (mg_share_globals)");
+    return -ENOTSUP;
+  }
+  Head head{.machine = machine(), .number = number, .root = reinterpret_cast<uint64_t>(root), .parts = {}};
+  for (unsigned n = 0; n < node_.config().nodes; ++n) {
+    const volatile Saved& part = saved(n);
+    if (part.has_failed != 0) {
+      tell(fmt::format("node {} could not write its part", n));
+      return -EIO;
+    }
+    head.parts.push_back({part.bytes, part.checksum});
+  }
+  if (const Status written = checkpoint::write_head(settings_.folder, head); !written) {
+    tell(written.error().message);
+    return -EIO;
+  }
+  number_ = number;
+  return 1;
+}
+
+}  // namespace multigrain

@@ -1,0 +1,82 @@
+// Checkpoints of a run, and the restart from one. docs/internals/checkpoints.md says what is saved, and why it is consistent
+// under every protocol; checkpoint/files.h has the files.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "base/checkpoint_settings.h"
+#include "base/config.h"
+#include "base/ids.h"
+#include "checkpoint/files.h"
+#include "runtime/node.h"
+
+namespace multigrain {
+
+// Each node has one, if the run has checkpoints.
+class Checkpoints {
+ public:
+  // Makes this node's, if the settings ask for it. Called before any message is served and before the program runs. Errors:
+  // the run is of a kind that has no checkpoints; the folder cannot be made; it has a checkpoint that another program has
+  // written, or that is damaged.
+  static Status create(Node& node);
+  // Returns this node's, or nullptr.
+  static Checkpoints* get() { return g_checkpoints; }
+
+  // Called on node 0, before main() and before any shared memory is allocated: brings the checkpoint's memory back on all
+  // nodes, if the run is a restart. Errors: there is no checkpoint, or it is not of a run like this one, or is damaged. A
+  // damaged part of another node ends the run with a sentence.
+  Status begin();
+
+  // Returns the root of the checkpoint from which the run was restarted, or nullptr.
+  [[nodiscard]] void* restored_root() const { return restored_root_; }
+
+  // Each processor of the machine calls this, with what waits at the barrier that meeting_point() is. Returns 1 on all of
+  // them if a checkpoint has been written, 0 if it was not time for one, or a negative errno value; node 0 has told the user
+  // why. `root` counts on processor 0.
+  int take(const void* root, void (*meet)(Node& node, SyncId barrier, const void* site), const void* site);
+
+ private:
+  static constinit Checkpoints* g_checkpoints;
+
+  Checkpoints(Node& node, CheckpointSettings settings) : node_(node), settings_(std::move(settings)) {}
+
+  // In shared memory, under the page protocol: what the processors tell each other at the barriers.
+  struct Control {
+    // The number of the checkpoint that is to be written, or 0, of calls with an even and with an odd number: one is written
+    // by processor 0 while the others may still read the other one.
+    uint64_t due[2];
+    int64_t result;  // of the last checkpoint
+  };
+  // Behind it, one for each node: what has become of its part.
+  struct Saved {
+    uint64_t bytes;
+    uint64_t checksum;
+    uint64_t has_failed;
+  };
+  [[nodiscard]] volatile Control& control() const;
+  [[nodiscard]] volatile Saved& saved(unsigned node) const;
+  [[nodiscard]] size_t control_bytes() const { return sizeof(Control) + node_.config().nodes * sizeof(Saved); }
+
+  [[nodiscard]] checkpoint::Machine machine() const;
+  [[nodiscard]] SyncId meeting_point() const;
+  Result<checkpoint::Part> save(uint64_t number);
+  int commit(uint64_t number, const void* root);
+  Status restore_own_part(const checkpoint::Head& head);
+  static void restore_here(void*);
+  Result<checkpoint::Head> head_to_restore() const;
+
+  Node& node_;
+  const CheckpointSettings settings_;
+  void* restored_root_ = nullptr;
+  // How often each of this node's processors has called take().
+  std::array<uint64_t, Config::kMaxProcessorsPerNode> calls_{};
+  // These are used on node 0 alone.
+  uint64_t number_ = 0;   // of the folder's checkpoint
+  Nanoseconds last_ = 0;  // when the last one was tried, or the program began
+};
+
+}  // namespace multigrain

@@ -1,0 +1,171 @@
+// Checkpoints of whole runs: a run goes on from one as if nothing had happened, and one that cannot be used is refused.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/temporary_folder.h"
+#include "support/program_run.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using multigrain::testing::Outcome;
+using testing::HasSubstr;
+using testing::Not;
+using Strings = std::vector<std::string>;
+
+Outcome run(const Strings& options, const Strings& arguments) {
+  Strings command = {MGRUN};
+  command.insert(command.end(), options.begin(), options.end());
+  command.emplace_back(ROWS);
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return multigrain::testing::run(command);
+}
+
+std::string result_in(const std::string& text) {
+  const size_t at = text.find("result ");
+  return at == text.npos ? "no result in: " + text : text.substr(at, 23);
+}
+
+Strings operator+(Strings one, const Strings& other) {
+  one.insert(one.end(), other.begin(), other.end());
+  return one;
+}
+
+class Checkpoint : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_FALSE(folder_.path().empty()); }
+  [[nodiscard]] std::string folder() const { return folder_.path() / "checkpoints"; }
+  [[nodiscard]] Strings files() const {
+    Strings names;
+    for (const auto& entry : fs::directory_iterator(folder())) names.push_back(entry.path().filename());
+    return names;
+  }
+
+ private:
+  multigrain::TemporaryFolder folder_{"checkpoint-test"};
+};
+
+class EveryProtocol : public Checkpoint, public testing::WithParamInterface<const char*> {};
+
+TEST_P(EveryProtocol, ARunGoesOnAfterANodeHasDied) {
+  for (const Strings& shape : {Strings{"--nodes", "1"}, Strings{"--nodes", "2", "--procs-per-node", "2"}}) {
+    SCOPED_TRACE(shape.back());
+    const Strings options = shape + Strings{"--protocol", GetParam()};
+    const Outcome undisturbed = run(options, {"12", "96"});
+    ASSERT_EQ(undisturbed.status, 0) << undisturbed.text;
+    fs::remove_all(folder());
+    const Outcome died = run(options + Strings{"--checkpoint", folder()}, {"12", "96", "0", "6"});
+    EXPECT_NE(died.status, 0) << died.text;
+    const Outcome restarted = run(options + Strings{"--restart", folder()}, {"12", "96"});
+    EXPECT_EQ(restarted.status, 0) << restarted.text;
+    EXPECT_THAT(restarted.text, HasSubstr("the run goes on from checkpoint 7 "));
+    EXPECT_THAT(restarted.text, HasSubstr("began at step 7, wrote 0"));
+    EXPECT_EQ(result_in(restarted.text), result_in(undisturbed.text));
+    fs::remove_all(folder());
+    const Outcome by_itself =
+        run(options + Strings{"--checkpoint", folder(), "--restart-on-failure", "1"}, {"12", "96", "0", "6"});
+    EXPECT_EQ(by_itself.status, 0) << by_itself.text;
+    EXPECT_THAT(by_itself.text, HasSubstr("restart 1 of 1, from the checkpoint in"));
+    EXPECT_THAT(by_itself.text, HasSubstr("began at step 7, wrote 5"));
+    EXPECT_EQ(result_in(by_itself.text), result_in(undisturbed.text));
+    EXPECT_THAT(files(), testing::SizeIs(shape.size() == 2 ? 2 : 3)) << "Older parts have gone.";
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Of, EveryProtocol, testing::Values("mgs", "hlrc", "sc", "placement"),
+                         [](const auto& one) { return std::string(one.param); });
+
+TEST_F(Checkpoint, IsRestartedFromTheBeginningIfThereIsNone) {
+  const Outcome undisturbed = run({}, {"4", "16"});
+  const Outcome it =
+      run({"--checkpoint", folder(), "--every", "1h", "--restart-on-failure", "2"}, {"4", "16", "0", "1"});
+  EXPECT_EQ(it.status, 137) << it.text;
+  EXPECT_THAT(it.text, HasSubstr("restart 2 of 2, from the beginning"));
+  EXPECT_EQ(undisturbed.status, 0) << undisturbed.text;
+}
+
+TEST_F(Checkpoint, OfAnEarlierRunIsNotWhereAnotherOneGoesOn) {
+  ASSERT_EQ(run({"--checkpoint", folder()}, {"8", "16"}).status, 0);
+  const Outcome it =
+      run({"--checkpoint", folder(), "--every", "1h", "--restart-on-failure", "1"}, {"4", "16", "0", "1"});
+  EXPECT_THAT(it.text, HasSubstr("restart 1 of 1, from the beginning"));
+}
+
+TEST_F(Checkpoint, ThatDoesNotFitLeavesTheLastOne) {
+  const Outcome undisturbed = run({"--nodes", "2"}, {"8", "256"});
+  ASSERT_EQ(undisturbed.status, 0) << undisturbed.text;
+  ASSERT_NE(run({"--nodes", "2", "--checkpoint", folder()}, {"8", "256", "0", "2"}).status, 0);
+  // A part that is written to a device without room is how this test makes a disk full.
+  const Strings options = {"--nodes", "2", "--restart", folder(), "--checkpoint", folder()};
+  const std::string told =
+      "checkpoint 4 was not written: node 1 could not write its part; the run goes on, and checkpoint 3 stays";
+  fs::create_symlink("/dev/full", folder() + "/memory-4-1");
+  const Outcome died = run(options, {"8", "256", "0", "3"});
+  EXPECT_NE(died.status, 0) << died.text;
+  EXPECT_THAT(died.text, HasSubstr("No space left on device"));
+  EXPECT_THAT(died.text, HasSubstr(told));
+  fs::create_symlink("/dev/full", folder() + "/memory-4-1");
+  const Outcome full = run(options, {"8", "256"});
+  EXPECT_EQ(full.status, 0) << full.text;
+  EXPECT_EQ(result_in(full.text), result_in(undisturbed.text)) << full.text;
+  EXPECT_THAT(full.text, HasSubstr(told));
+  EXPECT_THAT(full.text, HasSubstr("began at step 3, wrote 4 checkpoints, failed to write 1"));
+}
+
+TEST_F(Checkpoint, OfAnotherRunIsRefused) {
+  ASSERT_EQ(run({"--nodes", "2", "--protocol", "mgs", "--checkpoint", folder()}, {"4", "16"}).status, 0);
+  const auto refused = [&](const Strings& options, const char* why) {
+    const Outcome it = run(options + Strings{"--restart", folder()}, {"4", "16"});
+    EXPECT_EQ(it.status, 2) << it.text;
+    EXPECT_THAT(it.text, HasSubstr(why));
+    EXPECT_THAT(it.text, Not(HasSubstr("result")));
+  };
+  refused({"--protocol", "mgs"}, "--nodes 2, and this one has 1");
+  refused({"--nodes", "2", "--protocol", "sc"}, "--protocol mgs, and this one has sc");
+  refused({"--nodes", "2", "--protocol", "mgs", "--page-size", "8192"}, "--page-size 4096, and this one has 8192");
+  refused({"--nodes", "2", "--protocol", "mgs", "--clock", "virtual"}, "there are no checkpoints");
+  EXPECT_EQ(run({"--nodes", "2", "--protocol", "mgs", "--restart", folder()}, {"4", "16"}).status, 0);
+}
+
+TEST_F(Checkpoint, ThatIsTornIsRefused) {
+  const Strings shape = {"--nodes", "2"};
+  ASSERT_EQ(run(shape + Strings{"--checkpoint", folder()}, {"4", "16"}).status, 0);
+  const std::string part = folder() + "/memory-4-1";
+  ASSERT_TRUE(fs::exists(part));
+  const auto size = fs::file_size(part);
+  fs::resize_file(part, size - 100);
+  Outcome it = run(shape + Strings{"--restart", folder()}, {"4", "16"});
+  EXPECT_NE(it.status, 0);
+  EXPECT_THAT(it.text, HasSubstr("memory-4-1' is truncated"));
+  EXPECT_THAT(it.text, Not(HasSubstr("result")));
+  fs::resize_file(part, size);
+  it = run(shape + Strings{"--restart", folder()}, {"4", "16"});
+  EXPECT_THAT(it.text, HasSubstr("memory-4-1' is damaged"));
+  fs::resize_file(folder() + "/checkpoint", 50);
+  for (const char* option : {"--restart", "--checkpoint"}) {
+    it = run(shape + Strings{option, folder()}, {"4", "16"});
+    EXPECT_EQ(it.status, 2) << it.text;
+    EXPECT_THAT(it.text, HasSubstr("truncated"));
+  }
+}
+
+TEST_F(Checkpoint, OptionsThatMakeNoSenseAreRefused) {
+  const auto refused = [](const Strings& options, const char* why) {
+    const Outcome it = run(options, {"4", "16"});
+    EXPECT_EQ(it.status, 2) << it.text;
+    EXPECT_THAT(it.text, HasSubstr(why));
+  };
+  refused({"--every", "60s"}, "--checkpoint DIR must say where");
+  refused({"--restart-on-failure", "3"}, "give --checkpoint DIR");
+  refused({"--checkpoint", folder(), "--restart-on-failure", "-3"}, "whole number");
+  refused({"--checkpoint", folder(), "--every", "soon"}, "no time between checkpoints");
+  refused({"--checkpoint", ""}, "name a folder");
+  refused({"--checkpoint", "/proc/nothing"}, "cannot make '/proc/nothing'");
+  refused({"--restart", "/no/such/folder"}, "there is no checkpoint in '/no/such/folder'");
+}
+
+}  // namespace
