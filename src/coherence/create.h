@@ -7,6 +7,7 @@
 #include "base/protocols.h"
 #include "coherence/line_memory.h"
 #include "coherence/mgs/mappings.h"
+#include "coherence/placement/observer.h"
 #include "coherence/protocol.h"
 
 namespace multigrain {
@@ -17,7 +18,8 @@ struct ProtocolOptions {
   mgs::Mappings* mgs_mappings = nullptr;  // of nodes whose programs translate their accesses
   unsigned mgs_domains = 1;
   HlrcOptions hlrc;
-  std::string policy;  // of placement
+  std::string policy;                       // of placement
+  placement::Observer* observer = nullptr;  // of placement; it outlives the protocol
 };
 
 // Makes a page protocol, and registers its message handlers, if it has any. Errors: a line protocol; tables that cannot

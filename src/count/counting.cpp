@@ -29,7 +29,7 @@ Modules& modules() {
 }
 
 std::atomic<void (*)()> installed_poll = nullptr;
-std::atomic<uint64_t (*)(const void*, uint64_t, bool)> installed_memory = nullptr;
+std::atomic<PriceOfAccess> installed_memory = nullptr;
 
 // Returns the address at which the file that contains this address was loaded.
 const void* file_of(const void* address) {
@@ -77,13 +77,18 @@ void install(const InstructionCosts& costs) {
     for (const mg_counted_module* module = first; module != nullptr; module = module->next) price(*module, costs);
 }
 
-const char* set_memory(uint64_t (*price)(const void* address, uint64_t bytes, bool writes)) {
+const char* set_memory(PriceOfAccess price) {
   Modules& all = modules();
   const LockGuard guard(all.mutex);
   if (all.first != nullptr) return all.first->source;
   all.wants_memory = true;
   installed_memory.store(price);
   return nullptr;
+}
+
+void report(const void* address, uint64_t bytes, bool writes, const void* caller) {
+  const PriceOfAccess price = installed_memory.load(std::memory_order_relaxed);
+  if (price != nullptr && address != nullptr) __multigrain_count.now += price(address, bytes, writes, caller);
 }
 
 void set_poll(void (*poll)()) {
@@ -100,7 +105,7 @@ void __multigrain_count_register(mg_counted_module* module) {
   const LockGuard guard(all.mutex);
   if (all.wants_memory)
     die(2, {module->source,
-            " does not report its accesses to memory, which --caches on needs: compile it with "
+            " does not report its accesses to memory, which this run needs: compile it with "
             "mgcc -fmultigrain-count=memory"});
   module->next = all.first;
   all.first = module;
@@ -115,21 +120,12 @@ void __multigrain_count_register_memory(mg_counted_module* module) {
   if (all.costs) price(*module, *all.costs);
 }
 
-namespace {
-
-void report(const void* address, uint64_t bytes, bool writes) {
-  auto* const price = installed_memory.load(std::memory_order_relaxed);
-  if (price != nullptr && address != nullptr) __multigrain_count.now += price(address, bytes, writes);
-}
-
-}  // namespace
-
 void __multigrain_count_read(const void* address, uint64_t bytes) {
-  report(address, bytes, false);
+  report(address, bytes, false, __builtin_return_address(0));
 }
 
 void __multigrain_count_write(const void* address, uint64_t bytes) {
-  report(address, bytes, true);
+  report(address, bytes, true, __builtin_return_address(0));
 }
 
 void __multigrain_count_unregister(mg_counted_module* module) {

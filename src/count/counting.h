@@ -16,11 +16,15 @@ void install(const InstructionCosts& costs);
 // which is so at first. May be called by any thread, also from a signal handler.
 void set_poll(void (*poll)());
 
-// Has `price` called for each access that code of -fmultigrain-count=memory reports, on the thread that made it: what it
-// returns, in picoseconds, is added to the thread's count. `price` may neither allocate nor wait. Returns the source of a module
+// Has `price` called for each access that code of -fmultigrain-count=memory reports, on the thread that made it, with the address
+// in the code behind the access: what it returns, in picoseconds, is added to the thread's count. `price` may neither allocate nor
+// wait. Returns the source of a module
 // that reports nothing, and then changes nothing; nullptr if all that are registered report. A module that is registered
 // later and reports nothing ends the process. Call it before the program's threads start; not from a signal handler.
-const char* set_memory(uint64_t (*price)(const void* address, uint64_t bytes, bool writes));
+using PriceOfAccess = uint64_t (*)(const void* address, uint64_t bytes, bool writes, const void* caller);
+const char* set_memory(PriceOfAccess price);
+// Reports an access that Multigrain itself makes for code that may be such code, as that would.
+void report(const void* address, uint64_t bytes, bool writes, const void* caller);
 
 // What the calling thread has counted, in picoseconds. May be called from a signal handler. What a thread has counted since
 // the last poll, call or end of a loop may be missing, or be in it in advance.

@@ -215,6 +215,9 @@ void add_options(CLI::App& app, CommandLine& line) {
       ->type_name("NAME");
   add_flag("--binary", line.options.binary,
            "run a program as it is: any for x86-64 Linux, without Multigrain's library");
+  add_option("--record", line.options.record, "FILE",
+             "write a trace of what the program refers to, and FILE.decisions with what --protocol placement does; the "
+             "program is compiled with mgcc -fmultigrain-count=memory");
   add_flag("--quiet", line.options.quiet,
            "no remarks: that the program does not use Multigrain, that a variable MULTIGRAIN_... is not known");
   add_flag("--label-output", line.options.label_output, "begin each line of output with its [node]");
@@ -273,6 +276,20 @@ Result<std::vector<std::string>> program_of(std::vector<std::string> words) {
   }
   if (words.empty()) return fail("there is no program to run; usage: {}", kUsage);
   return words;
+}
+
+// What is recorded is what a policy's placement looks like.
+Status check_record(const LaunchOptions& options) {
+  if (!options.record) return {};
+  if (options.binary)
+    return fail(
+        "--record is for programs that report their accesses (mgcc -fmultigrain-count=memory), and excludes --binary");
+  if (options.config.traits().kind != ProtocolKind::kPlacement)
+    return fail(
+        "--record records what a policy does with pages, and the protocol of this run is {} (--protocol placement); mgtrace "
+        "record records programs that run without Multigrain",
+        options.config.traits().name);
+  return {};
 }
 
 // A program that is run as it is runs on one node without any protocol, and on several nodes under sequential
@@ -337,6 +354,7 @@ Result<std::variant<LaunchOptions, Information>> parse_command_line(int argc, co
     return tl::unexpected<Error>(status.error());
   if (options.binary)
     if (const Status status = apply_to_binary(options); !status) return tl::unexpected<Error>(status.error());
+  if (const Status status = check_record(options); !status) return tl::unexpected<Error>(status.error());
   options.pinning = line.pin ? Pinning::kAlways : line.no_pin ? Pinning::kNever : Pinning::kAutomatic;
   return std::move(options);
 }

@@ -2,6 +2,7 @@
 // variable of the same meaning counts.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -23,6 +24,8 @@ struct LaunchOptions {
   Config config;
   // The MULTIGRAIN_* variables that were given as options, with the values that the nodes should find.
   std::vector<std::pair<std::string, std::string>> environment;
+  // The trace that is to be written of the run (--record): who launches it makes the file into which the nodes record.
+  std::optional<std::string> record;
   Pinning pinning = Pinning::kAutomatic;
   bool label_output = false;
   Nanoseconds deadlock_after = 10'000'000'000;  // a standstill this long is reported; 0: never

@@ -28,6 +28,7 @@
 #include "runtime/interpose/thread_sync.h"
 #include "runtime/interpose/threads.h"
 #include "runtime/interpreter.h"
+#include "runtime/node_references.h"
 #include "runtime/private/private_heap.h"
 #include "runtime/private/variables.h"
 #include "runtime/signal_mask.h"
@@ -298,6 +299,8 @@ void Node::enter(SyncActivity activity) {
 void Node::leave() {
   MG_CHECK(t_depth > 0);
   this_profile().enter(t_outer[--t_depth]);
+  // Not every lock that comes from elsewhere is acquired by way of the protocol.
+  if (record::Recorder* const recorder = recorder_of_run()) recorder->acquired();
 }
 
 // A thread of the program that is no processor does not stop where processors meet.

@@ -36,6 +36,7 @@
 #include "runtime/interpose/threads.h"
 #include "runtime/message_types.h"
 #include "runtime/node.h"
+#include "runtime/node_references.h"
 #include "runtime/private/private_heap.h"
 #include "status/node_status.h"
 
@@ -73,6 +74,7 @@ Status Node::build() {
 
   heap_ = std::make_unique<SharedHeap>(*fabric_, wait_, region_->base(), region_->size(), config_.page_size, &*region_);
 
+  if (Status started = start_recording(config_, *region_); !started) return started;
   if (Status built = build_protocols(); !built) return built;
   if (config_.check)
     if (Status started = start_check(*this); !started) return started;
@@ -201,7 +203,8 @@ Status Node::build_protocols() {
                                      .mgs_mappings = translation_ != nullptr ? &translation_->tables() : nullptr,
                                      .mgs_domains = translation_ != nullptr ? translation_->tables().domains() : 1,
                                      .hlrc = config_.hlrc,
-                                     .policy = config_.policy});
+                                     .policy = config_.policy,
+                                     .observer = recorder_of_run()});
   if (!pages) return tl::unexpected(pages.error());
   page_protocol_ = std::move(*pages);
   if (detector) {
@@ -372,10 +375,11 @@ Status Node::emulate_caches() {
   Status started = node_caches::start(*config_.machine->caches, config_.processors_per_node, region_->base(),
                                       region_->size(), config_.page_size);
   if (!started) return started;
-  const char* const silent = counting::set_memory([](const void* address, uint64_t bytes, bool writes) -> uint64_t {
-    const std::optional<unsigned> processor = virtual_time::running_processor();
-    return processor ? node_caches::access(*processor, address, bytes, writes) : 0;
-  });
+  const char* const silent =
+      counting::set_memory([](const void* address, uint64_t bytes, bool writes, const void*) -> uint64_t {
+        const std::optional<unsigned> processor = virtual_time::running_processor();
+        return processor ? node_caches::access(*processor, address, bytes, writes) : 0;
+      });
   if (silent != nullptr)
     return fail(
         "--caches on needs to know what the program accesses, and {} does not report it: compile and link the program with "

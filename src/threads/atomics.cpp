@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 
+#include "count/counting.h"
 #include "threads/abi.h"
 
 namespace multigrain::threads {
@@ -86,6 +87,7 @@ T apply(T old, T operand, mg_atomic_operation operation) {
 
 template <typename T>
 struct Load {
+  static constexpr bool kWrites = false;
   T by_instruction(T* at) const {
     if constexpr (sizeof(T) == 16)
       return exchange_if(at, T{0}, T{0});
@@ -97,6 +99,7 @@ struct Load {
 
 template <typename T>
 struct Store {
+  static constexpr bool kWrites = true;
   T value;
   T by_instruction(T* at) const {
     if constexpr (sizeof(T) == 16) {
@@ -113,6 +116,7 @@ struct Store {
 
 template <typename T>
 struct Update {
+  static constexpr bool kWrites = true;
   T operand;
   mg_atomic_operation operation;
   T by_instruction(T* at) const {
@@ -131,6 +135,7 @@ struct Update {
 
 template <typename T>
 struct CompareExchange {
+  static constexpr bool kWrites = true;
   T expected;
   T desired;
   T by_instruction(T* at) const { return exchange_if(at, expected, desired); }
@@ -157,7 +162,7 @@ uint64_t number_of(T value) {
 }
 
 template <typename T, typename Operation>
-T perform_where_others_are(Reach reach, T* object, const Operation& operation) {
+T perform_where_others_are(Reach reach, T* object, const Operation& operation, const void* caller) {
   const KeepErrno keep;
   meet_others();
   T old{};
@@ -165,6 +170,7 @@ T perform_where_others_are(Reach reach, T* object, const Operation& operation) {
     old = *found;
   } else if (reach == Reach::kPages) {
     old = operation.by_instruction(object);
+    counting::report(object, sizeof(T), operation.kWrites, caller);
   } else {
     const ExclusiveLines lines(object, sizeof(T));
     old = operation.by_instruction(object);
@@ -174,12 +180,12 @@ T perform_where_others_are(Reach reach, T* object, const Operation& operation) {
 }
 
 template <typename T, typename Operation>
-T perform(void* object, const Operation& operation) {
+T perform(void* object, const Operation& operation, const void* caller) {
   auto* const at = static_cast<T*>(object);
   const Reach reach = reach_of(object);
   if (reach == Reach::kPrivate) [[likely]]
     return operation.by_instruction(at);
-  return perform_where_others_are(reach, at, operation);
+  return perform_where_others_are(reach, at, operation, caller);
 }
 
 }  // namespace
@@ -189,18 +195,18 @@ using multigrain::KeepErrno;
 using multigrain::Node;
 using namespace multigrain::threads;
 
-#define MG_DEFINE_ATOMICS(N, T)                                                               \
-  T __multigrain_threads_load_##N(const void* object) {                                       \
-    return perform<T>(const_cast<void*>(object), Load<T>{});                                  \
-  }                                                                                           \
-  void __multigrain_threads_store_##N(void* object, T value) {                                \
-    perform<T>(object, Store<T>{value});                                                      \
-  }                                                                                           \
-  T __multigrain_threads_update_##N(void* object, T operand, mg_atomic_operation operation) { \
-    return perform<T>(object, Update<T>{operand, operation});                                 \
-  }                                                                                           \
-  T __multigrain_threads_compare_exchange_##N(void* object, T expected, T desired) {          \
-    return perform<T>(object, CompareExchange<T>{expected, desired});                         \
+#define MG_DEFINE_ATOMICS(N, T)                                                                    \
+  T __multigrain_threads_load_##N(const void* object) {                                            \
+    return perform<T>(const_cast<void*>(object), Load<T>{}, __builtin_return_address(0));          \
+  }                                                                                                \
+  void __multigrain_threads_store_##N(void* object, T value) {                                     \
+    perform<T>(object, Store<T>{value}, __builtin_return_address(0));                              \
+  }                                                                                                \
+  T __multigrain_threads_update_##N(void* object, T operand, mg_atomic_operation operation) {      \
+    return perform<T>(object, Update<T>{operand, operation}, __builtin_return_address(0));         \
+  }                                                                                                \
+  T __multigrain_threads_compare_exchange_##N(void* object, T expected, T desired) {               \
+    return perform<T>(object, CompareExchange<T>{expected, desired}, __builtin_return_address(0)); \
   }
 
 MG_DEFINE_ATOMICS(1, uint8_t)

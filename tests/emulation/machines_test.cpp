@@ -18,8 +18,9 @@ using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-constexpr const char* kNames[] = {"alewife",        "alphaserver-4100", "cxl",        "dszoom-e6000",
-                                  "genima-myrinet", "genima-origin",    "today-rdma", "today-tcp"};
+constexpr const char* kNames[] = {"ace",           "alewife",      "alphaserver-4100",
+                                  "cxl",           "dszoom-e6000", "genima-myrinet",
+                                  "genima-origin", "today-rdma",   "today-tcp"};
 
 std::string error_of(std::string_view text) {
   const auto machine = read_machine(text);

@@ -7,6 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "study"))
 
+import placement_study as placement
 import thesis_study as thesis
 
 
@@ -88,6 +89,49 @@ class Table31Test(unittest.TestCase):
         self.assertEqual(set(thesis.TABLE_3_1), set(thesis.CHAPTER_3) | {"matmult", "e-fft", "gauss"})
 
 
+class RunsOfChapter3Test(unittest.TestCase):
+    def run_of(self, references, writes, local, decisions=0, moves=0):
+        """What mgtrace analyze --decisions says of a run of which so many references are local, reads first."""
+        parts = {"local": local, "global": references - local, "remote": 0, "global_moves": 0, "remote_moves": moves}
+        return {
+            "private_references": 0,
+            "global_references": references - local,
+            "global_writes": min(writes, references - local),
+            "decisions": decisions,
+            "machines": [{"placements": [{"parts": parts}] * 3}],
+        }
+
+    def test_equations_3_1_to_3_5(self):
+        class Study:
+            def run(self, _, policy):
+                return numa if policy == "ace" else everywhere
+
+            def local_seconds(self, _):
+                return 4.0
+
+        # Two million reads take 1.3 s where all memory is local, and 1.7 s more where it is global; a quarter is.
+        numa = self.run_of(2_000_000, 0, 1_500_000, decisions=10, moves=3)
+        everywhere = self.run_of(2_000_000, 0, 0, decisions=2)
+        values = placement.measure(Study(), "Gfetch")
+        self.assertAlmostEqual(values["t_global"], 5.7)
+        self.assertAlmostEqual(values["t_numa"], 4.425)
+        self.assertAlmostEqual(values["alpha"], 0.75)
+        self.assertAlmostEqual(values["counted_alpha"], 0.75)
+        # G/L is 2.3, and 1.3 of 4 seconds are references.
+        self.assertAlmostEqual(values["beta"], 1.3 / 4, delta=0.005)
+        self.assertAlmostEqual(values["gamma"], thesis.expansion(values["alpha"], values["beta"], 2.3))
+        self.assertAlmostEqual(values["s_numa"] - values["s_global"], (8 * 200 + 3 * 2048) * 0.7355e-6)
+
+    def test_a_store_to_global_memory_takes_less_longer_than_a_fetch(self):
+        self.assertAlmostEqual(placement.seconds_of_global_references(self.run_of(1_000_000, 1_000_000, 0)), 0.56)
+        self.assertAlmostEqual(placement.seconds_of_global_references(self.run_of(1_000_000, 0, 0)), 0.85)
+
+    def test_its_thesis_is_the_same_as_that_of_the_traces(self):
+        for name, (alpha, beta, gamma, ratio) in thesis.TABLE_3_1.items():
+            self.assertEqual(placement.THEIRS[name][:3], (alpha, beta, gamma))
+            self.assertEqual(placement.PROGRAMS[name][2], ratio)
+
+
 class ProgramsTest(unittest.TestCase):
     def test_pieces_are_whole_pages_where_the_thesis_says_so(self):
         for name, element, row in (("bsort", 4, 1), ("kmerge", 4, 1), ("gauss", 4, 512)):
@@ -109,7 +153,7 @@ class DocumentTest(unittest.TestCase):
     def test_the_document_has_a_place_for_every_table_and_every_program_in_it(self):
         text = (Path(thesis.__file__).parents[1] / "docs/studies/thesis-study.md").read_text()
         tables = dict(re.findall(r"<!-- ([^ ]+) -->\n(.*?)<!-- end -->", text, re.S))
-        self.assertEqual(sorted(tables), sorted(thesis.TABLES))
+        self.assertEqual(sorted(tables), sorted([*thesis.TABLES, *placement.TABLES]))
         for name in thesis.PROGRAMS:
             self.assertIn(f"| {name} |", tables["traces"])
 

@@ -61,7 +61,8 @@ All options are clang's, but for these:
                              a fence behind each store: data races are sequentially consistent (slow)
   -fmultigrain-count         the program counts what it executes, for mgrun --clock counted; all that is linked into it has
                              to be compiled with this option. -fno-multigrain-count: not (the default)
-  -fmultigrain-count=memory  it also reports each access to memory that may be shared, for mgrun --caches on (slow)
+  -fmultigrain-count=memory  it also reports each access to memory that may be shared, for mgrun --caches on and
+                             --record (slow)
   -fmultigrain-translate     in place of checks, accesses are looked up in the translation table of their processor, for
                              mgrun --mgs translation=compiled; all that is linked has to be compiled with this option.
                              -fno-multigrain-translate: not (the default)

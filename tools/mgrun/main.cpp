@@ -1,6 +1,8 @@
 // mgrun runs a Multigrain program on an emulated cluster on this machine or on several hosts, as mpirun does
 // with MPI programs.
 #include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -14,6 +16,8 @@
 #include "launch/host_launcher.h"
 #include "launch/launcher.h"
 #include "launch/tell.h"
+#include "trace/model/decisions.h"
+#include "trace/record/run_recording.h"
 
 namespace {
 
@@ -25,6 +29,33 @@ void fill_standard_descriptors() {
     if (fd > 2) close(fd);
     if (fd > 2 || fd < 0) return;
   }
+}
+
+// Runs the program, and makes the trace options.record of what its nodes record. A run that fails has a trace, too: of what
+// precedes.
+int launch_and_record(multigrain::LaunchOptions options) {
+  const std::string trace = *options.record;
+  auto recording = multigrain::trace::RunRecording::create(trace);
+  if (!recording) {
+    multigrain::tell("--record: {}", recording.error().message);
+    return 2;
+  }
+  options.environment.emplace_back("MULTIGRAIN_RECORD_FILE", recording->file());
+  const int status = multigrain::launch(options);
+  // A program that did not start has said why.
+  if (status != 0 && !recording->has_begun()) return status;
+  const auto written = recording->write({.nodes = options.config.nodes,
+                                         .program = fmt::format("{}", fmt::join(options.program, " ")),
+                                         .policy = options.config.policy});
+  if (!written) {
+    multigrain::tell("--record: {}", written.error().message);
+    return status != 0 ? status : 1;
+  }
+  if (!options.quiet)
+    multigrain::tell("{}: {} references to shared memory, {} to other memory; {} decisions of the policy {} in {}",
+                     trace, written->references, written->private_references, written->decisions, options.config.policy,
+                     multigrain::trace::decisions_path(trace));
+  return status;
 }
 
 }  // namespace
@@ -48,5 +79,6 @@ int main(int argc, char** argv) {
   const auto& options = std::get<multigrain::LaunchOptions>(*parsed);
   if (!options.quiet)
     for (const std::string& sentence : multigrain::unknown_variables(true)) multigrain::tell("{}", sentence);
+  if (options.record) return launch_and_record(options);
   return options.hosts.empty() ? multigrain::launch(options) : multigrain::launch_on_hosts(options);
 }

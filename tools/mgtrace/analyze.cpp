@@ -10,6 +10,7 @@
 
 #include "analysis_options.h"
 #include "commands.h"
+#include "decisions.h"
 #include "texts.h"
 
 namespace multigrain::trace::tool {
@@ -20,6 +21,7 @@ using nlohmann::json;
 struct AnalyzeArguments {
   AnalysisOptions analysis;
   std::string json_output;
+  std::string decisions;  // empty: none are looked at
   bool overwrite = false;
 };
 
@@ -375,7 +377,21 @@ Command add_analyze(CLI::App& app) {
   command->add_option("--json", options->json_output, "write everything as JSON; -: print it instead of the tables")
       ->type_name("FILE");
   command->add_flag("-f,--force", options->overwrite, "replace that file if it exists");
-  return {command, [options] { return run_analyze(*options); }};
+  command
+      ->add_option(
+          "--decisions", options->decisions,
+          "price the placement of the run that mgrun --record has recorded beside optimal placement and policies: its "
+          "log of decisions; without a FILE: TRACE.decisions")
+      ->expected(0, 1)
+      ->default_str("-")
+      ->type_name("FILE");
+  return {command, [options]() -> Result<int> {
+            if (options->decisions.empty()) return run_analyze(*options);
+            return analyze_decisions({.analysis = options->analysis,
+                                      .decisions = options->decisions,
+                                      .json_output = options->json_output,
+                                      .overwrite = options->overwrite});
+          }};
 }
 
 }  // namespace multigrain::trace::tool

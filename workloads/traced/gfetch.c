@@ -34,6 +34,7 @@ int main(int argc, char** argv) {
   words = allocate((size_t)options.size * kWords * sizeof *words);
   sums = allocate((size_t)options.threads * kWords / 2 * sizeof *sums);
   run_threads(fetch);
+  if (options.unchecked) return report_unchecked("gfetch");
   int64_t expected = 0;
   for (int page = 0; page < options.size; ++page)
     for (int word = 0; word < kWords; ++word) expected += value_of(page, word);

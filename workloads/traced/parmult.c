@@ -32,6 +32,7 @@ int main(int argc, char** argv) {
   parse_options(argc, argv, 2000, 1, "");
   products = allocate((size_t)options.threads * kPage * sizeof *products);
   run_threads(multiply);
+  if (options.unchecked) return report_unchecked("parmult");
   uint64_t sum = 0;
   for (int id = 0; id < options.threads; ++id) sum += products[id * kPage];
   uint64_t expected = 0;

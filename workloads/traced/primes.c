@@ -128,6 +128,7 @@ int main(int argc, char** argv) {
     sieving = 3;
   }
   run_threads(by_list ? list : by_sieve ? sift : divide);
+  if (options.unchecked) return report_unchecked("primes");
   int count = 0;
   for (int id = 0; id < options.threads; ++id) count += found[id * kPage / (int)sizeof *found];
   /* The same by the simplest sieve. */

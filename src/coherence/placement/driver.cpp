@@ -27,13 +27,15 @@ const char* message_name(MessageType type) {
   return name(static_cast<MessageKind>(type - message_range::kPlacement));
 }
 
-Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, std::string_view policy) {
+Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, std::string_view policy,
+                                               Observer* observer) {
   auto made = make_policy_of_run(policy);
   if (!made) return tl::unexpected(made.error());
-  return create(services, std::move(*made));
+  return create(services, std::move(*made), observer);
 }
 
-Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, std::unique_ptr<Policy> policy) {
+Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, std::unique_ptr<Policy> policy,
+                                               Observer* observer) {
   const unsigned nodes = services.fabric.nodes();
   if (nodes > NodeSet::kCapacity)
     return fail("the protocol placement has directory entries for {} nodes, and the machine has {}", NodeSet::kCapacity,
@@ -42,7 +44,7 @@ Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, std
     return fail(
         "under the protocol placement nodes use pages in another node's memory by mapping it, and the memory of this run's "
         "nodes is not on one machine");
-  std::unique_ptr<Driver> driver(new Driver(services, std::move(policy)));
+  std::unique_ptr<Driver> driver(new Driver(services, std::move(policy), observer));
   auto records = SparseTable<Record>::create(services.region.page_count(), "page records");
   if (!records) return tl::unexpected(records.error());
   driver->records_ = std::move(*records);
@@ -106,6 +108,7 @@ void Driver::begin(PageId page, Record& record) {
   if (std::exchange(record.is_begun, true) || record.home() != self_) return;
   const Pin pin = services_.homes.pin_of(page);
   if (pin == Pin::kNone) return;
+  if (observer_ != nullptr) observer_->pinned(page, pin);
   Actions actions;
   on_pin(record.page, context(record), pin, actions);
   MG_CHECK(actions.empty(), page.value);
@@ -241,8 +244,11 @@ void Driver::perform(PageId page, Record& record, Actions& actions, const Messag
 
 // The policy is asked under the page's lock, so that it is asked about one reference after the other.
 void Driver::ask_policy(PageId page, Record& record, const Action& question, Actions& actions) {
-  const Location location = cache_policy(*policy_, record.memo, record.page.directory, page, services_.fabric.nodes(),
-                                         question.node, question.access, monotonic_ns());
+  const Directory& directory = record.page.directory;
+  const uint64_t now = static_cast<uint64_t>(time_of_holds());
+  const Location location = cache_policy(*policy_, record.memo, directory, page, services_.fabric.nodes(),
+                                         question.node, question.access, now);
+  if (observer_ != nullptr) observer_->decided(page, directory, question.node, question.access, now, location);
   const bool is_global = location == Location::kGlobal;
   this_profile().count(is_global ? Counter::kDecidedGlobal : Counter::kDecidedLocal);
   if (is_global && needs_to_catch_up() && !std::exchange(record.is_to_thaw, true)) {
@@ -327,6 +333,7 @@ void Driver::map(PageId page, Record& record, State right) {
     profile.count(right == State::kRead    ? Counter::kBecameReadOnly
                   : right == State::kWrite ? Counter::kBecameLocalWritable
                                            : Counter::kBecameGlobalWritable);
+  if (observer_ != nullptr && record.right != right) observer_->granted(page, right);
   if (right == State::kRead) {
     grant_read(page, 1);
   } else if (right == State::kGlobal && record.home() != self_) {
@@ -374,6 +381,7 @@ void Driver::lower(PageId page, Record& record, State right) {
     revoke(page, 1);
   }
   record.right = right;
+  if (observer_ != nullptr) observer_->lowered(page, right);
 }
 
 }  // namespace multigrain::placement

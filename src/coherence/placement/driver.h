@@ -26,6 +26,7 @@
 #include "base/spin_lock.h"
 #include "coherence/page_driver.h"
 #include "coherence/placement/cache_policy.h"
+#include "coherence/placement/observer.h"
 #include "coherence/placement/transitions.h"
 #include "fabric/wait.h"
 #include "memory/sparse_table.h"
@@ -43,15 +44,24 @@ const char* message_name(MessageType type);
 class Driver final : public PageDriver {
  public:
   // Registers the message handlers. `policy` is the policy's name and parameters (placement/policies.h). Errors: a policy that does
-  // not exist, or that a run cannot ask; nodes whose memory cannot be mapped here; tables that cannot be reserved.
-  static Result<std::unique_ptr<Driver>> create(const NodeServices& services, std::string_view policy);
+  // not exist, or that a run cannot ask; nodes whose memory cannot be mapped here; tables that cannot be reserved. `observer`
+  // outlives the driver; nullptr: nobody wants to know.
+  static Result<std::unique_ptr<Driver>> create(const NodeServices& services, std::string_view policy,
+                                                Observer* observer = nullptr);
   // The same with a policy that is there already.
-  static Result<std::unique_ptr<Driver>> create(const NodeServices& services, std::unique_ptr<Policy> policy);
+  static Result<std::unique_ptr<Driver>> create(const NodeServices& services, std::unique_ptr<Policy> policy,
+                                                Observer* observer = nullptr);
 
   bool on_fault(PageId page, bool is_write) override;
-  // A store is visible to every node when it has been made, so there is nothing to release.
-  void release() override {}
-  [[nodiscard]] bool is_clean() const override { return true; }
+  // A store is visible to every node when it has been made, so there is nothing to release. An observer is told nevertheless.
+  void release() override {
+    if (observer_ != nullptr) observer_->released();
+  }
+  [[nodiscard]] bool is_clean() const override { return observer_ == nullptr; }
+  void acquire(NodeId /*from*/) override { acquire_all(); }
+  void acquire_all() override {
+    if (observer_ != nullptr) observer_->acquired();
+  }
   void serve() override;
   // Thaws pages when the policy's time for that has come.
   [[nodiscard]] bool needs_to_catch_up() const override { return policy_->reconsiders_after() != 0; }
@@ -76,8 +86,11 @@ class Driver final : public PageDriver {
     PageMemo memo MG_GUARDED_BY(lock);
   };
 
-  Driver(const NodeServices& services, std::unique_ptr<Policy> policy)
-      : PageDriver(services), policy_(std::move(policy)), thaws_at_(end_of_period(policy_->reconsiders_after())) {}
+  Driver(const NodeServices& services, std::unique_ptr<Policy> policy, Observer* observer)
+      : PageDriver(services),
+        policy_(std::move(policy)),
+        observer_(observer),
+        thaws_at_(end_of_period(policy_->reconsiders_after())) {}
 
   // Returns when the period ends in which the clock is; the policy counts periods from the clock's zero on
   // (placement/policies.cpp). Of no length: 0.
@@ -108,6 +121,7 @@ class Driver final : public PageDriver {
   void lower(PageId page, Record& record, State right) MG_REQUIRES(record.lock);
 
   const std::unique_ptr<Policy> policy_;
+  Observer* const observer_;
   SparseTable<Record> records_;
   // Lists of pages (page_list.h).
   std::atomic<uint64_t> listed_{0};   // an order waits for the end of the page's hold

@@ -84,8 +84,15 @@ std::string output_of(const std::vector<std::string>& command, const std::string
 }  // namespace
 
 std::vector<Mapping> mappings_of(pid_t process) {
-  std::vector<Mapping> mappings;
   std::ifstream maps(fmt::format("/proc/{}/maps", process));
+  std::ostringstream text;
+  text << maps.rdbuf();
+  return mappings_in(text.str());
+}
+
+std::vector<Mapping> mappings_in(const std::string& text) {
+  std::vector<Mapping> mappings;
+  std::istringstream maps(text);
   for (std::string line; std::getline(maps, line);) {
     std::istringstream fields(line);
     Mapping mapping;
@@ -100,10 +107,10 @@ std::vector<Mapping> mappings_of(pid_t process) {
   return mappings;
 }
 
-void Symbols::load(pid_t process) {
+void Symbols::load(const std::vector<Mapping>& mappings) {
   modules_.clear();
   functions_.clear();
-  for (const Mapping& mapping : mappings_of(process)) {
+  for (const Mapping& mapping : mappings) {
     if (!mapping.executable || !mapping.path.starts_with("/")) continue;
     const MappedFile file(mapping.path);
     const auto* const header = file.at<Elf64_Ehdr>(0);

@@ -22,11 +22,14 @@ struct Mapping {
   std::string path;  // the file, or "[stack]" and the like; empty: anonymous memory
 };
 std::vector<Mapping> mappings_of(pid_t process);
+// The same of the text of such a file.
+std::vector<Mapping> mappings_in(const std::string& maps);
 
 // These are the functions of all files that a process has mapped, from their ELF symbol tables.
 class Symbols {
  public:
-  void load(pid_t process);
+  void load(pid_t process) { load(mappings_of(process)); }
+  void load(const std::vector<Mapping>& mappings);
   // Returns where a function of that name begins, in every file that defines it.
   [[nodiscard]] std::vector<uint64_t> find(std::string_view name) const;
   // Returns the file (of the program, not its source) and the function of an instruction, without its line.
