@@ -414,7 +414,7 @@ namespace {
 // runtime/environment.h has three of these, and status/node_status.h, runtime/interpreter.h, runtime/node_references.h,
 // base/fork_server.h and base/check_races.h one each.
 constexpr std::string_view kToldToANode[] = {
-    "MULTIGRAIN_NODE",        "MULTIGRAIN_JOB_FD",      "MULTIGRAIN_WIREUP",   "MULTIGRAIN_FRAMES_FDS",
+    "MULTIGRAIN_NODE",        "MULTIGRAIN_JOB_FD",      "MULTIGRAIN_WIREUP",    "MULTIGRAIN_FRAMES_FDS",
     "MULTIGRAIN_CORES",       "MULTIGRAIN_PIN",         "MULTIGRAIN_STATUS_FD", "MULTIGRAIN_INTERPRETER",
     "MULTIGRAIN_RECORD_FILE", "MULTIGRAIN_FORK_SERVER", "MULTIGRAIN_RACES_FD"};
 
