@@ -81,7 +81,9 @@ TEST(NodeCard, EverySettingOfTheRunTravels) {
       {"MULTIGRAIN_LOCAL_FILES", "/a:/b"}, {"MULTIGRAIN_RACES", "0"},
       {"MULTIGRAIN_TIMELINE", "t.html"},   {"MULTIGRAIN_SEED", "3"},
       {"MULTIGRAIN_PERTURB", "9us"},       {"MULTIGRAIN_CACHES", "off"},
-      {"MULTIGRAIN_POLICY", "ace"}};
+      {"MULTIGRAIN_POLICY", "ace"},        {"MULTIGRAIN_CHECK_RACES", "1"},
+      {"MULTIGRAIN_CHECKPOINT", "/c"},     {"MULTIGRAIN_CHECKPOINT_EVERY", "9s"},
+      {"MULTIGRAIN_RESTART", "/c"},        {"MULTIGRAIN_RACES_MEMORY", "64M"}};
   for (const auto& [name, value] : chosen) setenv(name.c_str(), value.c_str(), 1);
   setenv("MULTIGRAIN_INTERFACE", "eth7", 1);
   const auto card = decode(encode(*describe_this_node(true)));
@@ -92,8 +94,8 @@ TEST(NodeCard, EverySettingOfTheRunTravels) {
 
   adopt_settings(*card);
   // These exclude virtual time or HLRC, which others of them want.
-  for (const char* name :
-       {"MULTIGRAIN_MACHINE", "MULTIGRAIN_SEED", "MULTIGRAIN_PERTURB", "MULTIGRAIN_POLICY", "MULTIGRAIN_CHECK"})
+  for (const char* name : {"MULTIGRAIN_MACHINE", "MULTIGRAIN_SEED", "MULTIGRAIN_PERTURB", "MULTIGRAIN_POLICY",
+                           "MULTIGRAIN_CHECK", "MULTIGRAIN_CHECK_RACES", "MULTIGRAIN_RACES_MEMORY"})
     unsetenv(name);
   const auto config = config_from_environment();
   for (const auto& [name, value] : chosen) unsetenv(name.c_str());
