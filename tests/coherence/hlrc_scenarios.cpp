@@ -436,6 +436,12 @@ std::vector<Scenario> scenarios() {
       {{write(0, 0, 1), write(1, 0, 1), barrier(), write(0, 0, 2), write(1, 0, 2), barrier()},
        {read(0, 1), read(1, 1), barrier(), read(0, 1), barrier(), read(0, 0), read(1, 0)}});
   all.back().fetch_log_capacity = 1;
+  // A page that stays writable at its home would not be noticed again: its later writes reach nobody.
+  add("a home that keeps its pages comes too late for its fetch log", {0, 0}, {0, 1},
+      {{write(0, 0, 1), write(1, 0, 1), barrier(), write(0, 0, 2), barrier()},
+       {read(0, 1), read(1, 1), barrier(), read(0, 1), barrier(), read(0, 0), read(1, 0)}});
+  all.back().fetch_log_capacity = 1;
+  all.back().updates = true;
   add("a page is fetched ahead", {0, 0}, {0, 1, 2},
       {{lock(0), write(0, 0, 1), write(1, 0, 1), unlock(0)},
        {lock(0), read(0, 0), unlock(0), lock(0), read(1, 0), unlock(0)},
