@@ -172,7 +172,8 @@ bool Driver::help() {
 bool Driver::is_written(const Record& record, bool are_few) const {
   // A page that stays writable at its home is private after its notice, until the fetch log names it. That log is not used any
   // more once entries were overwritten, so then each interval's first write has to fault.
-  if (fetch_log_.all_fetched() && record.home_plus_one.load(std::memory_order_relaxed) == self_.value + 1u) return false;
+  if (fetch_log_.all_fetched() && record.home_plus_one.load(std::memory_order_relaxed) == self_.value + 1u)
+    return false;
   if (options_.updates != Updates::kLearned)
     return MULTIGRAIN_CHOICE(options_.updates == Updates::kAlways && record.page.state == PageState::kWrite);
   if (!at_barrier_) return are_few && record.use.is_cheap_to_compare();
