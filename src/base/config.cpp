@@ -14,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/check_races.h"
 #include "base/quantity.h"
 #include "base/settings.h"
 
@@ -197,8 +196,8 @@ Status validate_races(const Config& config) {
 }
 
 Status validate_check_races(const Config& config) {
-  if (!check_races().is_on)
-    return check_races().memory == 0
+  if (!config.check_races)
+    return config.races_memory == 0
                ? Status()
                : fail(
                      "--races-memory limits what --check-races takes; give that, too (--races-memory or MULTIGRAIN_RACES_MEMORY)");
@@ -219,10 +218,10 @@ Status validate_check_races(const Config& config) {
         "--check-races needs a page protocol: code with its calls has no access checks, which {} finds accesses by "
         "(--protocol or MULTIGRAIN_PROTOCOL)",
         config.traits().name);
-  if (config.processors() > CheckRaces::kMaxProcessors)
+  if (config.processors() > Config::kMaxRacingProcessors)
     return fail(
         "--check-races has clocks of at most {} processors; {} were asked for (--nodes or MULTIGRAIN_NODES, --procs-per-node)",
-        CheckRaces::kMaxProcessors, config.processors());
+        Config::kMaxRacingProcessors, config.processors());
   return {};
 }
 
@@ -411,8 +410,8 @@ std::vector<const char*> run_settings() {
 
 namespace {
 
-// runtime/environment.h has three of these, and status/node_status.h, runtime/interpreter.h, runtime/node_references.h,
-// base/fork_server.h and base/check_races.h one each.
+// runtime/environment.h has three of these, and status/node_status.h, runtime/interpreter.h, runtime/node_references.h and
+// base/fork_server.h one each.
 constexpr std::string_view kToldToANode[] = {
     "MULTIGRAIN_NODE",        "MULTIGRAIN_JOB_FD",      "MULTIGRAIN_WIREUP",    "MULTIGRAIN_FRAMES_FDS",
     "MULTIGRAIN_CORES",       "MULTIGRAIN_PIN",         "MULTIGRAIN_STATUS_FD", "MULTIGRAIN_INTERPRETER",

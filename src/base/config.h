@@ -104,6 +104,9 @@ struct Config {
   // The region, unless a size is given: it has a record for each page, and there are more pages.
   static constexpr uint64_t kTranslatedRegionSize = uint64_t{1} << 40;
   static constexpr size_t kMaxPageSize = 65536;
+  // A clock of --check-races has an entry for each processor, and for threads beside processors.
+  static constexpr unsigned kMaxRacingProcessors = 223;
+  static constexpr unsigned kMaxRacingBeside = 32;
   // Objects up to this size are one block of shasta, unless the allocation says otherwise.
   static constexpr size_t kMaxSingleBlock = 1024;
 
@@ -139,6 +142,11 @@ struct Config {
   bool policy_given = false;                             // only placement has a policy
   bool check = false;                                    // MULTIGRAIN_CHECK: 0 or 1; names mistakes in porting
   bool races = false;                                    // MULTIGRAIN_RACES: 0 or 1; names data races
+  bool check_races = false;                              // MULTIGRAIN_CHECK_RACES: 0 or 1; by each access
+  uint64_t races_memory = 0;                             // MULTIGRAIN_RACES_MEMORY, bytes; 0: half of the machine's
+  std::string checkpoint;                                // MULTIGRAIN_CHECKPOINT: a folder; empty: none are written
+  std::optional<Nanoseconds> checkpoint_every;           // MULTIGRAIN_CHECKPOINT_EVERY; nullopt: at each call
+  std::string restart;                                   // MULTIGRAIN_RESTART: the folder of a checkpoint
   bool verbose = false;                                  // MULTIGRAIN_VERBOSE: 0 or 1
   FabricKind fabric = FabricKind::kShm;                  // MULTIGRAIN_FABRIC: shm or ucx
   std::string interface;                                 // MULTIGRAIN_INTERFACE: network device; empty: UCX's choice
@@ -150,6 +158,7 @@ struct Config {
   // The launcher sets these for each node; users do not.
   NodeId node;         // MULTIGRAIN_NODE
   int job_fd = -1;     // MULTIGRAIN_JOB_FD: the memfd that all nodes share; fabric shm
+  int races_fd = -1;   // MULTIGRAIN_RACES_FD: the memfd of --check-races, which all nodes share
   std::string wireup;  // MULTIGRAIN_WIREUP: how nodes meet ("fd:N", "pmix", "pmi2"); fabric ucx
 
   // Returns whether a node reads and writes another one's memory without that one's help: they share a machine, and no

@@ -2,14 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <filesystem>
 #include <iterator>
 #include <limits>
 #include <optional>
+#include <system_error>
 #include <type_traits>
 #include <utility>
 
-#include "base/check_races.h"
-#include "base/checkpoint_settings.h"
 #include "base/quantity.h"
 
 namespace multigrain {
@@ -56,11 +57,24 @@ Status read_stats(std::string_view name, std::string_view text, Config& config) 
   return {};
 }
 
-// These belong to CheckpointSettings, which the node reads by itself. Here they are only checked.
-template <auto parse>
-Status checked(std::string_view name, std::string_view text, Config&) {
-  if (const auto value = parse(text); !value) return fail("{}: {}", name, value.error().message);
-  return {};
+// Nodes of a run that mgrun did not start may go to other folders before they use this one.
+Result<std::string> parse_checkpoint_folder(std::string_view text) {
+  if (text.empty()) return fail("it is set to nothing; name a folder");
+  std::error_code failed;
+  const std::filesystem::path folder = std::filesystem::absolute(text, failed);
+  if (failed) return fail_errno(failed.value(), fmt::format("'{}'", text));
+  return folder.string();
+}
+
+Result<Nanoseconds> parse_checkpoint_interval(std::string_view text) {
+  constexpr Unit kUnits[] = {{"", 1e9}, {"s", 1e9}, {"ms", 1e6}, {"min", 60e9}, {"h", 3600e9}};
+  constexpr double kYear = 365 * 24 * 3600e9;
+  const std::optional<double> ns = parse_quantity(text, kUnits);
+  if (!ns || *ns > kYear)
+    return fail(
+        "'{}' is no time between checkpoints: it must be a time of at most a year such as 60s, in ms, s, min or h",
+        text);
+  return static_cast<Nanoseconds>(std::llround(*ns));
 }
 
 Status read_prefetch(std::string_view name, std::string_view text, Config& config) {
@@ -92,25 +106,10 @@ Status read_seed(std::string_view name, std::string_view text, Config& config) {
   return {};
 }
 
-Status read_races_memory(std::string_view name, std::string_view text, Config&) {
+Status read_races_memory(std::string_view name, std::string_view text, Config& config) {
   constexpr uint64_t kLeast = uint64_t{16} << 20;
-  const Result<uint64_t> size = parse_size(text);
-  if (!size) return fail("{}: {}", name, size.error().message);
-  if (*size < kLeast) return fail("{} is '{}'; it must be 16M at least", name, text);
-  check_races().memory = *size;
-  return {};
-}
-
-Status read_check_races(std::string_view name, std::string_view text, Config&) {
-  if (text != "0" && text != "1") return fail("{} is '{}'; it must be a whole number from 0 to 1", name, text);
-  check_races().is_on = text == "1";
-  return {};
-}
-
-Status read_races_fd(std::string_view name, std::string_view text, Config&) {
-  const std::optional<uint64_t> number = parse_whole(text, std::numeric_limits<int>::max());
-  if (!number) return fail("{} is '{}'; it must be the number of a descriptor", name, text);
-  check_races().fd = static_cast<int>(*number);
+  if (Status read = parsed<&Config::races_memory, parse_size>(name, text, config); !read) return read;
+  if (config.races_memory < kLeast) return fail("{} is '{}'; it must be 16M at least", name, text);
   return {};
 }
 
@@ -234,19 +233,20 @@ constexpr Setting kSettings[] = {
     {"MULTIGRAIN_TIMELINE", Scope::kRun, parsed<&Config::timeline_file, parse_text>, "--timeline", "FILE",
      "what each processor did when: a page for browsers (FILE.html), or a trace for ui.perfetto.dev and chrome://tracing "
      "(any other name)"},
-    {"MULTIGRAIN_CHECKPOINT", Scope::kRun, checked<parse_checkpoint_folder>, "--checkpoint", "DIR",
+    {"MULTIGRAIN_CHECKPOINT", Scope::kRun, parsed<&Config::checkpoint, parse_checkpoint_folder>, "--checkpoint", "DIR",
      "where mg_checkpoint() writes checkpoints of shared memory; the last one stays until the next is complete"},
-    {"MULTIGRAIN_CHECKPOINT_EVERY", Scope::kRun, checked<parse_checkpoint_interval>, "--every", "TIME",
+    {"MULTIGRAIN_CHECKPOINT_EVERY", Scope::kRun, parsed<&Config::checkpoint_every, parse_checkpoint_interval>,
+     "--every", "TIME",
      "with --checkpoint, how much time passes between two checkpoints at least, such as 60s (default 0: each call of "
      "mg_checkpoint() writes one)"},
-    {"MULTIGRAIN_RESTART", Scope::kRun, checked<parse_checkpoint_folder>, "--restart", "DIR",
+    {"MULTIGRAIN_RESTART", Scope::kRun, parsed<&Config::restart, parse_checkpoint_folder>, "--restart", "DIR",
      "go on from the checkpoint in DIR, with the same program, nodes and protocol"},
     {"MULTIGRAIN_VERBOSE", Scope::kRun, whole<&Config::verbose, 0, 1>, "--verbose", nullptr,
      "say what is started and how"},
     {"MULTIGRAIN_RACES", Scope::kRun, whole<&Config::races, 0, 1>, "--races", nullptr,
      "name data races between nodes, under hlrc: both accesses, with their lines; the exit status is then 66, if the "
      "program's is 0"},
-    {"MULTIGRAIN_CHECK_RACES", Scope::kRun, read_check_races, "--check-races", nullptr,
+    {"MULTIGRAIN_CHECK_RACES", Scope::kRun, whole<&Config::check_races, 0, 1>, "--check-races", nullptr,
      "name data races between processors, by each access of a program that was compiled with mgcc -fmultigrain-races, under any "
      "page protocol; nodes are on this machine; the exit status is then 66, if the program's is 0"},
     {"MULTIGRAIN_RACES_MEMORY", Scope::kRun, read_races_memory, "--races-memory", "BYTES",
@@ -259,7 +259,7 @@ constexpr Setting kSettings[] = {
     {"MULTIGRAIN_WIREUP", Scope::kNode, parsed<&Config::wireup, parse_text>},
     {"MULTIGRAIN_NODE", Scope::kNode, read_node},
     {"MULTIGRAIN_JOB_FD", Scope::kNode, whole<&Config::job_fd, 0, std::numeric_limits<int>::max()>},
-    {"MULTIGRAIN_RACES_FD", Scope::kNode, read_races_fd},
+    {"MULTIGRAIN_RACES_FD", Scope::kNode, whole<&Config::races_fd, 0, std::numeric_limits<int>::max()>},
 };
 
 }  // namespace

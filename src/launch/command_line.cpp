@@ -8,13 +8,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <optional>
 #include <sstream>
 
-#include "base/check_races.h"
 #include "base/quantity.h"
 #include "base/settings.h"
 #include "emulation/machine_description.h"
@@ -137,25 +135,21 @@ Status apply_hosts(const HostArguments& given, const std::vector<GivenSetting>& 
   return validate(options.config);
 }
 
-// Checks what concerns checkpoints, which the nodes read (base/checkpoint_settings.h). Nodes may run in other folders than this
-// process, so that they are told whole names.
+// Nodes may run in other folders than this process, so that they are told whole names.
 Status check_checkpoints(LaunchOptions& options, const std::optional<std::string>& restarts) {
-  const auto is_set = [&](const char* name) { return !variable_of_nodes(options, name).empty(); };
-  if (is_set("MULTIGRAIN_CHECKPOINT_EVERY") && !is_set("MULTIGRAIN_CHECKPOINT"))
+  const Config& config = options.config;
+  if (config.checkpoint_every && config.checkpoint.empty())
     return fail("--every says how often checkpoints are written; --checkpoint DIR must say where");
-  if (options.binary && (is_set("MULTIGRAIN_CHECKPOINT") || is_set("MULTIGRAIN_RESTART")))
+  if (options.binary && !(config.checkpoint.empty() && config.restart.empty()))
     return fail("--checkpoint and --restart are for programs that call mg_checkpoint(), and exclude --binary");
-  for (auto& [name, value] : options.environment)
-    if (name == "MULTIGRAIN_CHECKPOINT" || name == "MULTIGRAIN_RESTART") {
-      std::error_code failed;
-      value = std::filesystem::absolute(value, failed);
-      if (failed) return fail_errno(failed.value(), fmt::format("cannot find the folder '{}'", value));
-    }
+  for (auto& [name, value] : options.environment) {
+    if (name == "MULTIGRAIN_CHECKPOINT") value = config.checkpoint;
+    if (name == "MULTIGRAIN_RESTART") value = config.restart;
+  }
   if (!restarts) return {};
   const std::optional<uint64_t> number = parse_whole(*restarts, 1'000'000);
   if (!number) return fail("--restart-on-failure is '{}'; it must be a whole number from 0 to 1000000", *restarts);
-  if (!is_set("MULTIGRAIN_CHECKPOINT"))
-    return fail("--restart-on-failure needs checkpoints: give --checkpoint DIR as well");
+  if (config.checkpoint.empty()) return fail("--restart-on-failure needs checkpoints: give --checkpoint DIR as well");
   if (!options.hosts.empty())
     return fail("--restart-on-failure is for nodes on this machine; start a run on hosts again with --restart");
   options.restarts = static_cast<unsigned>(*number);
@@ -297,7 +291,8 @@ Status check_record(const LaunchOptions& options) {
 Status apply_to_binary(LaunchOptions& options) {
   if (options.config.races)
     return fail("--races is for programs that are linked with Multigrain, and excludes --binary");
-  if (check_races().is_on) return fail("--check-races is for programs that mgcc has compiled, and excludes --binary");
+  if (options.config.check_races)
+    return fail("--check-races is for programs that mgcc has compiled, and excludes --binary");
   if (options.config.check)
     return fail("--check is for programs that are linked with Multigrain, and excludes --binary");
   if (is_alone(options)) return {};
@@ -357,13 +352,6 @@ Result<std::variant<LaunchOptions, Information>> parse_command_line(int argc, co
   if (const Status status = check_record(options); !status) return tl::unexpected<Error>(status.error());
   options.pinning = line.pin ? Pinning::kAlways : line.no_pin ? Pinning::kNever : Pinning::kAutomatic;
   return std::move(options);
-}
-
-std::string variable_of_nodes(const LaunchOptions& options, const char* name) {
-  for (const auto& [variable, value] : options.environment)
-    if (variable == name) return value;
-  const char* const inherited = std::getenv(name);
-  return inherited != nullptr ? inherited : "";
 }
 
 Result<std::string> find_program(const std::string& name) {

@@ -40,9 +40,6 @@ struct LaunchOptions {
   std::vector<std::string> program;   // its name as given, then its arguments; not empty
 };
 
-// Returns the value that the nodes will find in a variable of the environment, or "".
-[[nodiscard]] std::string variable_of_nodes(const LaunchOptions& options, const char* name);
-
 // Returns whether the program needs nothing of a node: it is run as it is, alone on this machine, and nothing is
 // measured.
 [[nodiscard]] inline bool is_alone(const LaunchOptions& options) {

@@ -212,7 +212,7 @@ uint64_t checkpoint_in(const std::string& folder) {
 // Runs the program, and again from its last checkpoint when the run is lost, as often as --restart-on-failure says. A
 // checkpoint that was in the folder before is of another run.
 int run_and_restart(LaunchOptions options, const std::string& path, WatchedSignals& signals) {
-  const std::string folder = variable_of_nodes(options, "MULTIGRAIN_CHECKPOINT");
+  const std::string& folder = options.config.checkpoint;
   const uint64_t before = options.restarts == 0 ? 0 : checkpoint_in(folder);
   for (unsigned restarts = 1;; ++restarts) {
     int status;
@@ -225,8 +225,9 @@ int run_and_restart(LaunchOptions options, const std::string& path, WatchedSigna
     if (last > before) {
       std::erase_if(options.environment, [](const auto& one) { return one.first == "MULTIGRAIN_RESTART"; });
       options.environment.emplace_back("MULTIGRAIN_RESTART", folder);
+      options.config.restart = folder;
     }
-    const std::string from = variable_of_nodes(options, "MULTIGRAIN_RESTART");
+    const std::string& from = options.config.restart;
     tell("restart {} of {}, from {}", restarts, options.restarts,
          from.empty() ? "the beginning: there is no checkpoint yet" : fmt::format("the checkpoint in {}", from));
   }

@@ -17,7 +17,6 @@
 #include <thread>
 #include <utility>
 
-#include "base/check_races.h"
 #include "base/file_descriptor.h"
 #include "base/guest_environment.h"
 #include "base/output_file.h"
@@ -132,7 +131,7 @@ Status LocalNodes::create_memory() {
           errno, fmt::format("cannot give the frames of node {} {} bytes of address space", node, config.region_size));
   }
   // The detector of node 0 and those of the others give it its size (races/compiled/race_memory.h).
-  if (check_races().is_on) {
+  if (job_.config.check_races) {
     races_fd_ = memfd_create("multigrain-races", MFD_CLOEXEC);
     if (races_fd_ < 0) return fail_errno(errno, "cannot create the memory of --check-races");
   }

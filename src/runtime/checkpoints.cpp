@@ -48,13 +48,12 @@ Status refuse_kinds_of_runs(const Node& node) {
 
 Status Checkpoints::create(Node& node) {
   MG_CHECK(g_checkpoints == nullptr);
-  auto settings = checkpoint_settings_from_environment();
-  if (!settings) return tl::unexpected(settings.error());
-  if (settings->folder.empty() && settings->restart.empty()) return {};
+  const Config& config = node.config();
+  if (config.checkpoint.empty() && config.restart.empty()) return {};
   if (Status refused = refuse_kinds_of_runs(node); !refused) return refused;
-  auto* const made = new Checkpoints(node, std::move(*settings));
-  const std::string& folder = made->settings_.folder;
-  if (node.config().node == NodeId(0) && !folder.empty()) {
+  auto* const made = new Checkpoints(node);
+  const std::string& folder = config.checkpoint;
+  if (config.node == NodeId(0) && !folder.empty()) {
     if (mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST)
       return fail_errno(errno, fmt::format("--checkpoint: cannot make '{}'", folder));
     if (access(folder.c_str(), R_OK | W_OK | X_OK) != 0)
@@ -106,11 +105,11 @@ volatile Checkpoints::Saved& Checkpoints::saved(unsigned node) const {
 
 Status Checkpoints::begin() {
   const BootHeapScope boot;
-  if (!settings_.folder.empty()) {
+  if (!node_.config().checkpoint.empty()) {
     const SyncId made = node_.sync().barrier_create(0);
     MG_CHECK(made == meeting_point());
   }
-  if (!settings_.restart.empty()) {
+  if (!node_.config().restart.empty()) {
     const auto head = head_to_restore();
     if (!head) return tl::unexpected(head.error());
     if (const Status restored = restore_own_part(*head); !restored)
@@ -124,8 +123,8 @@ Status Checkpoints::begin() {
       if (node_.processors().join(n * config.processors_per_node, error) != 0) return fail("--restart: {}", error);
     restored_root_ = reinterpret_cast<void*>(head->root);
     std::fprintf(stderr, "multigrain: the run goes on from checkpoint %llu in %s\n",
-                 static_cast<unsigned long long>(head->number), settings_.restart.c_str());
-  } else if (!settings_.folder.empty()) {
+                 static_cast<unsigned long long>(head->number), node_.config().restart.c_str());
+  } else if (!node_.config().checkpoint.empty()) {
     Placement placement = node_.default_placement(control_bytes(), Grain::kPage);
     placement.policy = HomePolicy::kNode;
     placement.node = NodeId(0);
@@ -139,11 +138,11 @@ Status Checkpoints::begin() {
 }
 
 Result<Head> Checkpoints::head_to_restore() const {
-  auto head = checkpoint::read_head(settings_.restart);
+  auto head = checkpoint::read_head(node_.config().restart);
   if (!head) return fail("--restart: {}", head.error().message);
-  if (!*head) return fail("--restart: there is no checkpoint in '{}'", settings_.restart);
+  if (!*head) return fail("--restart: there is no checkpoint in '{}'", node_.config().restart);
   if (const auto other = checkpoint::difference((*head)->machine, machine()))
-    return fail("--restart: the checkpoint in '{}' cannot be used: {}", settings_.restart, *other);
+    return fail("--restart: the checkpoint in '{}' cannot be used: {}", node_.config().restart, *other);
   return std::move(**head);
 }
 
@@ -160,7 +159,7 @@ void Checkpoints::restore_here(void*) {
 
 Status Checkpoints::restore_own_part(const Head& head) {
   const NodeId self = node_.config().node;
-  auto part = PartReader::open(settings_.restart, head.number, self, head.parts[self.value]);
+  auto part = PartReader::open(node_.config().restart, head.number, self, head.parts[self.value]);
   if (!part) return tl::unexpected(part.error());
   SpaceImage space;
   SmallImage small;
@@ -184,14 +183,14 @@ Status Checkpoints::restore_own_part(const Head& head) {
 }
 
 int Checkpoints::take(const void* root, void (*meet)(Node& node, SyncId barrier, const void* site), const void* site) {
-  if (settings_.folder.empty()) return 0;
+  if (node_.config().checkpoint.empty()) return 0;
   const Config& config = node_.config();
   const unsigned processor = node_.processors().current();
   const unsigned place = processor % config.processors_per_node;
   const uint64_t call = calls_[place]++;
   volatile uint64_t& due = control().due[call % 2];
   if (processor == 0) {
-    const bool is_time = monotonic_ns() - last_ >= settings_.every;
+    const bool is_time = monotonic_ns() - last_ >= config.checkpoint_every.value_or(0);
     const uint64_t number = is_time ? number_ + 1 : 0;
     // An unchanged value costs the other nodes nothing.
     if (due != number) due = number;
@@ -221,7 +220,7 @@ int Checkpoints::take(const void* root, void (*meet)(Node& node, SyncId barrier,
   const auto result = static_cast<int>(control().result);
   if (place == 0) {
     const BootHeapScope boot;
-    checkpoint::remove_other_parts(settings_.folder, result == 1 ? number : number - 1, config.node);
+    checkpoint::remove_other_parts(node_.config().checkpoint, result == 1 ? number : number - 1, config.node);
   }
   return result;
 }
@@ -230,7 +229,7 @@ int Checkpoints::take(const void* root, void (*meet)(Node& node, SyncId barrier,
 Result<Part> Checkpoints::save(uint64_t number) {
   const Config& config = node_.config();
   SharedHeap& heap = node_.heap();
-  auto writer = PartWriter::create(settings_.folder, number, config.node);
+  auto writer = PartWriter::create(node_.config().checkpoint, number, config.node);
   if (!writer) return tl::unexpected(writer.error());
   writer->add_books(config.node == NodeId(0) ? heap.space_image() : SpaceImage{}, heap.small_image());
   const Region& region = node_.region();
@@ -278,7 +277,7 @@ int Checkpoints::commit(uint64_t number, const void* root) {
     }
     head.parts.push_back({part.bytes, part.checksum});
   }
-  if (const Status written = checkpoint::write_head(settings_.folder, head); !written) {
+  if (const Status written = checkpoint::write_head(node_.config().checkpoint, head); !written) {
     tell(written.error().message);
     return -EIO;
   }

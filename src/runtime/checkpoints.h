@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <string>
 
-#include "base/checkpoint_settings.h"
 #include "base/config.h"
 #include "base/ids.h"
 #include "checkpoint/files.h"
@@ -42,7 +41,7 @@ class Checkpoints {
  private:
   static constinit Checkpoints* g_checkpoints;
 
-  Checkpoints(Node& node, CheckpointSettings settings) : node_(node), settings_(std::move(settings)) {}
+  explicit Checkpoints(Node& node) : node_(node) {}
 
   // In shared memory, under the page protocol: what the processors tell each other at the barriers.
   struct Control {
@@ -70,7 +69,6 @@ class Checkpoints {
   Result<checkpoint::Head> head_to_restore() const;
 
   Node& node_;
-  const CheckpointSettings settings_;
   void* restored_root_ = nullptr;
   // How often each of this node's processors has called take().
   std::array<uint64_t, Config::kMaxProcessorsPerNode> calls_{};

@@ -4,16 +4,15 @@
 #include <link.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/check_races.h"
 #include "base/lock_guard.h"
 #include "base/mutex.h"
+#include "base/standard_error.h"
 #include "fabric/module.h"
 #include "races/compiled/abi.h"
 #include "races/module.h"
@@ -73,19 +72,9 @@ std::string find_silent() {
   return name;
 }
 
-uint64_t memory_limit() {
-  if (check_races().memory != 0) return check_races().memory;
+uint64_t memory_limit(const Config& config) {
+  if (config.races_memory != 0) return config.races_memory;
   return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) / 2;
-}
-
-// One call, so that what other threads and nodes write does not come between.
-void write_out(std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;
-    text.remove_prefix(static_cast<size_t>(written));
-  }
 }
 
 std::string owner_name(unsigned owner) {
@@ -122,7 +111,7 @@ void tell(const Race& race, const Contexts& contexts) {
   races::Places& places = *g_reports->places;
   const auto block = races::g_compiled_detector->memory().block_at(race.address);
   const std::string where = block ? describe_block(places, *block, race.address) : std::string();
-  write_out(
+  write_to_standard_error(
       fmt::format("multigrain: data race at {:#x}{}:\n"
                   "  {}\n"
                   "  an earlier {}\n"
@@ -150,9 +139,9 @@ Status start_compiled_races(Node& node) {
   g_reports->module = reinterpret_cast<decltype(&multigrain_races_module)>(*open)();
   g_reports->processors_per_node = config.processors_per_node;
   g_reports->processors = config.processors();
-  auto memory = races::RaceMemory::create(check_races().fd, memory_limit());
+  auto memory = races::RaceMemory::create(config.races_fd, memory_limit(config));
   if (!memory) return tl::unexpected(memory.error());
-  if (check_races().fd >= 0) close(check_races().fd);
+  if (config.races_fd >= 0) close(config.races_fd);
   // Processors of one node share its globals.
   std::vector<CompiledDetector::Part> parts;
   const std::span<const Range> globals = program_globals();
@@ -160,7 +149,7 @@ Status start_compiled_races(Node& node) {
     for (const Range& range : globals) parts.push_back({reinterpret_cast<uint64_t>(range.begin), range.length});
   races::g_compiled_detector = new CompiledDetector(*memory, node.region(),
                                                     {.processors = config.processors(),
-                                                     .beside = is_of_threads ? CheckRaces::kMaxBeside : 0,
+                                                     .beside = is_of_threads ? Config::kMaxRacingBeside : 0,
                                                      .has_shared_posix = is_of_threads},
                                                     std::move(parts), &tell);
   return {};
@@ -180,7 +169,7 @@ void finish_compiled_races() {
   if (const uint64_t more = head.not_told.load(); more != 0)
     text += fmt::format("multigrain: --check-races: {} times a race was between places that were not told any more\n",
                         more);
-  write_out(text);
+  write_to_standard_error(text);
 }
 
 }  // namespace multigrain

@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <cstdio>
 
-#include "base/check_races.h"
 #include "base/clock.h"
 #include "base/own_descriptors.h"
 #include "count/counting.h"
@@ -78,7 +77,7 @@ Status Node::build() {
   if (Status built = build_protocols(); !built) return built;
   if (config_.check)
     if (Status started = start_check(*this); !started) return started;
-  if (check_races().is_on)
+  if (config_.check_races)
     if (Status started = start_compiled_races(*this); !started) return started;
 
   // Processors of one node need no words that other nodes can reach: an uncontended lock is then one atomic, and so is its
