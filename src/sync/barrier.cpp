@@ -122,12 +122,7 @@ void Sync::barrier_of_all(SyncId id, const SyncHandle& barrier, BarrierRecord& r
     record.guard.lock();
     const uint32_t episode = record.node.episode();
     const BarrierActions actions = record.node.flushed(place);
-    arrive(record);
-    const Nanoseconds since = depart(record, actions);
-    if (actions.released) release_waiters(record, since);
-    call_worker(record, actions, since);
-    record.guard.unlock();
-    perform(id, place, record, episode, actions, since, SendContext::kOrdinary);
+    go_on(id, place, record, episode, actions, SendContext::kOrdinary);
   }
   if (last && place.gathers) {
     polling.reset();
@@ -140,6 +135,17 @@ void Sync::barrier_of_all(SyncId id, const SyncHandle& barrier, BarrierRecord& r
   });
   polling.reset();
   host_.acquire_at_barrier();
+}
+
+// Carries out what follows from an arrival at this node, or from what it has heard. Unlocks the record.
+void Sync::go_on(SyncId id, const BarrierPlace& place, BarrierRecord& record, uint32_t episode,
+                 const BarrierActions& actions, SendContext context) {
+  arrive(record);
+  const Nanoseconds since = depart(record, actions);
+  if (actions.released) release_waiters(record, since);
+  call_worker(record, actions, since);
+  record.guard.unlock();
+  perform(id, place, record, episode, actions, since, context);
 }
 
 // The node's last processor does this, because messages are handled by whichever thread polls, which must not wait.
@@ -168,12 +174,7 @@ void Sync::gather_and_learn(SyncId id, const BarrierPlace& place, BarrierRecord&
     const uint32_t episode = record.node.episode();
     const BarrierActions actions = work == BarrierWork::kGather ? record.node.gathered(place) : record.node.learned();
     is_done = actions.released;
-    arrive(record);
-    const Nanoseconds since = depart(record, actions);
-    if (actions.released) release_waiters(record, since);
-    call_worker(record, actions, since);
-    record.guard.unlock();
-    perform(id, place, record, episode, actions, since, SendContext::kOrdinary);
+    go_on(id, place, record, episode, actions, SendContext::kOrdinary);
   }
 }
 
@@ -291,12 +292,7 @@ void Sync::on_barrier_message(const Message& message) {
   const uint32_t episode = message.header.extra;
   const BarrierActions actions = message.header.type == sync_message::kBarrierUp ? record.node.on_up(place, episode)
                                                                                  : record.node.on_down(place, episode);
-  arrive(record);
-  const Nanoseconds since = depart(record, actions);
-  if (actions.released) release_waiters(record, since);
-  call_worker(record, actions, since);
-  record.guard.unlock();
-  perform(id, place, record, episode, actions, since, SendContext::kHandler);
+  go_on(id, place, record, episode, actions, SendContext::kHandler);
 }
 
 }  // namespace multigrain

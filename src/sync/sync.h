@@ -339,6 +339,8 @@ class Sync {
   void gather_and_learn(SyncId id, const BarrierPlace& place, BarrierRecord& record);
   static void call_worker(BarrierRecord& record, const BarrierActions& actions, Nanoseconds since);
   void barrier_of_some(SyncId id, const SyncHandle& barrier, BarrierRecord& record);
+  void go_on(SyncId id, const BarrierPlace& place, BarrierRecord& record, uint32_t episode,
+             const BarrierActions& actions, SendContext context) MG_RELEASE(record.guard);
   void perform(SyncId id, const BarrierPlace& place, BarrierRecord& record, uint32_t episode,
                const BarrierActions& actions, Nanoseconds since, SendContext context);
   void counted_arrival(SyncId id, BarrierRecord& record, uint32_t count, NodeId from) MG_REQUIRES(record.guard);
