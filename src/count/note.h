@@ -3,18 +3,14 @@
 #ifndef MULTIGRAIN_COUNT_NOTE_H
 #define MULTIGRAIN_COUNT_NOTE_H
 
+#include "base/object_note.h"
 #include "count/abi.h"
 
-#define MG_COUNT_TEXT_OF(number) #number
-#define MG_COUNT_TEXT(number) MG_COUNT_TEXT_OF(number)
 #define MG_COUNT_NOTE_TYPE 3
-/* namesz, descsz, type, name, padding, desc */
-#define MG_COUNT_NOTE                                                                   \
-  ".pushsection .note.multigrain,\"a\",@note\n.p2align 2\n.long 11, 4, " MG_COUNT_TEXT( \
-      MG_COUNT_NOTE_TYPE) "\n.asciz \"Multigrain\"\n.byte 0\n.long " MG_COUNT_TEXT(MG_COUNT_VERSION) "\n.popsection\n"
+#define MG_COUNT_NOTE MG_OBJECT_NOTE(MG_COUNT_NOTE_TYPE, MG_COUNT_VERSION)
 
 /* The name of a module's description. mgcc looks for it in files of -flto, in which there is no note yet. */
-#define MG_COUNTED_MODULE "multigrain.counted.module." MG_COUNT_TEXT(MG_COUNT_VERSION)
+#define MG_COUNTED_MODULE "multigrain.counted.module." MG_TEXT(MG_COUNT_VERSION)
 
 /* mgcc defines this symbol in a program all of whose object files are counted. */
 #define MG_ONLY_COUNTED_CODE "__multigrain_only_counted_code"

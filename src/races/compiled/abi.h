@@ -12,7 +12,7 @@ extern "C" {
 
 #define MG_RACES_API __attribute__((visibility("default")))
 #define MG_RACES_PREFIX "__multigrain_race_"
-/* Notes stand beside those of the access checks (instrument/note.h). */
+/* Of the note in each object file (base/object_note.h). */
 #define MG_RACES_NOTE_TYPE 5
 #define MG_RACES_VERSION 1
 

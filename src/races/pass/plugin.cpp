@@ -12,6 +12,7 @@
 #include <llvm/Transforms/Instrumentation/ThreadSanitizer.h>
 #include <llvm/Transforms/Utils/ModuleUtils.h>
 
+#include "base/object_note.h"
 #include "races/compiled/abi.h"
 #include "synchronisation.h"
 
@@ -110,12 +111,8 @@ struct AccessPass : PassInfoMixin<AccessPass> {
   static bool isRequired() { return true; }  // NOLINT(readability-identifier-naming)
 
  private:
-  // Types and versions are those of abi.h; the form is that of instrument/note.h.
   static void add_note(Module& module) {
-    module.appendModuleInlineAsm((".pushsection .note.multigrain,\"a\",@note\n.p2align 2\n.long 11, 4, " +
-                                  Twine(MG_RACES_NOTE_TYPE) + "\n.asciz \"Multigrain\"\n.byte 0\n.long " +
-                                  Twine(MG_RACES_VERSION) + "\n.popsection\n")
-                                     .str());
+    module.appendModuleInlineAsm(MG_OBJECT_NOTE(MG_RACES_NOTE_TYPE, MG_RACES_VERSION));
   }
 };
 

@@ -47,10 +47,7 @@ class Teller {
   explicit Teller(Function& function) : module_(*function.getParent()), builder_(function.getContext()) {}
 
   void at_atomic(Instruction& operation, Value* object, Type* type) {
-    before(operation);
-    Value* const begun =
-        builder_.CreateCall(entry("begin_atomic", builder_.getPtrTy(), {builder_.getPtrTy()}), {object});
-    behind(operation);
+    Value* const begun = begin_atomic(operation, object);
     const uint64_t size = module_.getDataLayout().getTypeStoreSize(type).getFixedValue();
     end_atomic(begun, object, size, what(operation));
   }
@@ -68,11 +65,8 @@ class Teller {
   void at_atomic_call(CallBase& call, uint64_t size) {
     const StringRef name = call.getCalledFunction()->getName();
     const bool reads = !name.contains("_store_"), writes = !name.contains("_load_");
-    before(call);
     Value* const object = call.getArgOperand(0);
-    Value* const begun =
-        builder_.CreateCall(entry("begin_atomic", builder_.getPtrTy(), {builder_.getPtrTy()}), {object});
-    behind(call);
+    Value* const begun = begin_atomic(call, object);
     const uint32_t what = MG_RACE_ACQUIRES | MG_RACE_RELEASES | (reads ? uint32_t{MG_RACE_READS} : 0) |
                           (writes ? uint32_t{MG_RACE_WRITES} : 0);
     end_atomic(begun, object, size, builder_.getInt32(what));
@@ -99,6 +93,14 @@ class Teller {
   FunctionCallee entry(const char* name, Type* result, ArrayRef<Type*> arguments) {
     return module_.getOrInsertFunction((Twine(MG_RACES_PREFIX) + name).str(),
                                        FunctionType::get(result, arguments, false));
+  }
+  // What is inserted next is behind the operation.
+  Value* begin_atomic(Instruction& operation, Value* object) {
+    before(operation);
+    Value* const begun =
+        builder_.CreateCall(entry("begin_atomic", builder_.getPtrTy(), {builder_.getPtrTy()}), {object});
+    behind(operation);
+    return begun;
   }
   void end_atomic(Value* begun, Value* object, uint64_t size, Value* what) {
     const FunctionCallee end =
