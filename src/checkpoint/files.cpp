@@ -8,13 +8,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <ctime>
 #include <filesystem>
 #include <system_error>
 #include <type_traits>
+
+#include "base/file_size_limit.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -109,34 +109,9 @@ Status sync_folder(const std::string& folder) {
   return {};
 }
 
-// While it lives, a file that reaches the limit of the process (ulimit -f) is an error of write(), and no signal that
-// ends the program.
-class FileLimitIsAnError {
- public:
-  FileLimitIsAnError() {
-    sigemptyset(&signal_);
-    sigaddset(&signal_, SIGXFSZ);
-    pthread_sigmask(SIG_BLOCK, &signal_, &before_);
-  }
-  FileLimitIsAnError(const FileLimitIsAnError&) = delete;
-  FileLimitIsAnError& operator=(const FileLimitIsAnError&) = delete;
-  ~FileLimitIsAnError() {
-    const int code = errno;
-    constexpr timespec kAtOnce{};
-    while (sigismember(&before_, SIGXFSZ) == 0 && sigtimedwait(&signal_, nullptr, &kAtOnce) == SIGXFSZ) {
-    }
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-    errno = code;
-  }
-
- private:
-  sigset_t signal_{};
-  sigset_t before_{};
-};
-
 // Returns 0, or an errno value.
 int write_all(int file, std::span<const std::byte> bytes) {
-  const FileLimitIsAnError limit;
+  const FileSizeLimitIsAnError limit;
   while (!bytes.empty()) {
     const ssize_t written = write(file, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;

@@ -14,6 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/file_size_limit.h"
+
 extern "C" void* __libc_malloc(size_t);
 extern "C" void __libc_free(void*);
 
@@ -132,21 +134,6 @@ void stop(int error, uint64_t clock) {
   store(g_active, false);
 }
 
-// Does the same as posix_fallocate, but a file-size limit is an error and not a signal.
-int extend(off_t offset, off_t bytes) {
-  sigset_t blocked, before;
-  sigemptyset(&blocked);
-  sigaddset(&blocked, SIGXFSZ);
-  pthread_sigmask(SIG_BLOCK, &blocked, &before);
-  const int error = posix_fallocate(g_chunks_fd, offset, bytes);
-  if (error == EFBIG && sigismember(&before, SIGXFSZ) == 0) {
-    const timespec none = {0, 0};
-    sigtimedwait(&blocked, nullptr, &none);
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return error;
-}
-
 bool new_chunk(ThreadState& t) {
   const uint32_t index = __atomic_fetch_add(&g_control->chunks, 1u, __ATOMIC_ACQ_REL);
   if (g_control->chunk_limit != 0 && index >= g_control->chunk_limit) {
@@ -154,9 +141,12 @@ bool new_chunk(ThreadState& t) {
     return false;
   }
   const off_t offset = static_cast<off_t>((uint64_t{index} + 1) * raw::kChunkBytes);
-  if (const int error = extend(offset, static_cast<off_t>(raw::kChunkBytes)); error != 0) {
-    stop(error, t.clock);
-    return false;
+  {
+    const FileSizeLimitIsAnError limit;
+    if (const int error = posix_fallocate(g_chunks_fd, offset, static_cast<off_t>(raw::kChunkBytes)); error != 0) {
+      stop(error, t.clock);
+      return false;
+    }
   }
   void* const chunk =
       mmap(nullptr, raw::kChunkBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, g_chunks_fd, offset);
