@@ -17,9 +17,6 @@ namespace {
 // The calling thread's stream; nullptr: it has made no reference yet.
 [[gnu::tls_model("initial-exec")]] thread_local void* t_stream = nullptr;
 
-// An access larger than this is a copy or a fill.
-constexpr uint64_t kLargestAccess = 64;
-
 }  // namespace
 
 Result<std::unique_ptr<Recorder>> Recorder::create(const char* file, NodeId self, const Region& region) {
@@ -216,19 +213,19 @@ void Recorder::pinned(PageId page, Pin pin) {
 }
 
 void Recorder::granted(PageId page, placement::State right) {
-  EventRecord event;
-  event.kind = EventKind::kGranted;
-  event.node = self_.value;
-  event.right = static_cast<uint8_t>(right);
-  add_event(page, event, 0);
+  has_right(page, EventKind::kGranted, right, 0);
 }
 
 void Recorder::lowered(PageId page, placement::State right) {
+  has_right(page, EventKind::kLowered, right, latest_published());
+}
+
+void Recorder::has_right(PageId page, EventKind kind, placement::State right, uint64_t later_than) {
   EventRecord event;
-  event.kind = EventKind::kLowered;
+  event.kind = kind;
   event.node = self_.value;
   event.right = static_cast<uint8_t>(right);
-  add_event(page, event, latest_published());
+  add_event(page, event, later_than);
 }
 
 // --- The file

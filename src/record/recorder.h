@@ -83,6 +83,7 @@ class Recorder final : public placement::Observer {
   template <typename Record>
   Record& make_room(Place& place, ChunkKind kind, uint32_t stream);
   void new_chunk(Place& place, ChunkKind kind, uint32_t stream);
+  void has_right(PageId page, EventKind kind, placement::State right, uint64_t later_than);
   void add_event(PageId page, EventRecord& event, uint64_t later_than);
   [[nodiscard]] uint64_t number_of(PageId page) const;
   Status describe_mappings();

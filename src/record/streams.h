@@ -52,6 +52,8 @@ struct ReferenceRecord {
 };
 static_assert(sizeof(ReferenceRecord) == 32);
 inline constexpr uint64_t kWrites = uint64_t{1} << 63;
+// A longer access is a copy or a fill, and counts as references of a word each.
+inline constexpr uint32_t kLargestAccess = 64;
 
 enum class EventKind : uint8_t {
   kDecided = 1,  // by the policy, at the page's home

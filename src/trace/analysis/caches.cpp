@@ -2,19 +2,12 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <optional>
+
+#include "base/quantity.h"
 
 namespace multigrain::trace {
 namespace {
-
-// A whole number that is all of the text.
-std::optional<uint64_t> number_in(std::string_view text) {
-  uint64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
 
 // "49152", "48K", "2M".
 std::optional<uint64_t> bytes_in(std::string_view text) {
@@ -26,7 +19,7 @@ std::optional<uint64_t> bytes_in(std::string_view text) {
     shift = bits;
     break;
   }
-  const auto number = number_in(text);
+  const auto number = parse_whole(text);
   constexpr uint64_t kMost = uint64_t{1} << 40;
   if (!number || *number == 0 || *number > kMost >> shift) return std::nullopt;
   return *number << shift;
@@ -56,7 +49,7 @@ Result<CacheSetup> parse_caches(std::string_view text, uint64_t line_bytes) {
     if (level.shared) rest.remove_prefix(std::string_view("shared:").size());
     const size_t colon = rest.find(':');
     const auto bytes = bytes_in(rest.substr(0, colon));
-    const auto ways = colon == std::string_view::npos ? std::nullopt : number_in(rest.substr(colon + 1));
+    const auto ways = colon == std::string_view::npos ? std::nullopt : parse_whole(rest.substr(colon + 1));
     if (!bytes || !ways)
       return fail(
           "'{}' is no level of a cache: give SIZE:WAYS or shared:SIZE:WAYS, such as 48K:12,1280K:20,shared:54M:12, "

@@ -1,22 +1,20 @@
 #include "trace/model/thread_map.h"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <optional>
 #include <utility>
+
+#include "base/quantity.h"
 
 namespace multigrain::trace {
 namespace {
 
 constexpr uint32_t kNowhere = ~uint32_t{0};
 
-// A whole number that is all of the text.
-std::optional<unsigned> number_in(std::string_view text) {
-  unsigned number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
+std::optional<uint32_t> number_in(std::string_view text) {
+  const auto number = parse_whole(text, kNowhere);
+  return number ? std::optional(static_cast<uint32_t>(*number)) : std::nullopt;
 }
 
 // Where a thread is, as the map's text says it.

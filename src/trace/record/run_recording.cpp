@@ -21,6 +21,7 @@
 #include "record/streams.h"
 #include "trace/format/trace_writer.h"
 #include "trace/model/decisions.h"
+#include "trace/record/recorder.h"
 #include "trace/record/symbols.h"
 
 namespace multigrain::trace {
@@ -31,25 +32,13 @@ using record::ChunkKind;
 using record::Control;
 using record::EventRecord;
 using record::kChunkBytes;
+using record::kLargestAccess;
 using record::kRecordsOfChunk;
 using record::kWrites;
 using record::ReferenceRecord;
 
 // Private references are reported when there are so many, so that there are few such events.
 constexpr uint64_t kPrivateInterval = 1u << 16;
-// A longer access is a copy or a fill, and is references of a word each.
-constexpr uint32_t kLargestAccess = 64;
-
-// A folder that makes no files without names gets one with a name, which is taken away at once.
-Result<FileDescriptor> make_unnamed_file(const std::string& folder) {
-  FileDescriptor file(open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
-  if (file.is_open()) return file;
-  std::string name = folder + "/.mgrun-record-XXXXXX";
-  file = FileDescriptor(mkostemp(name.data(), O_CLOEXEC));
-  if (!file.is_open()) return fail_errno(errno, fmt::format("cannot make a file in the folder '{}'", folder));
-  unlink(name.c_str());
-  return file;
-}
 
 // The file's bytes while this exists.
 class Mapped {
@@ -280,14 +269,15 @@ Result<RunRecording> RunRecording::create(std::string trace) {
   std::error_code ignored;
   const std::filesystem::path path = std::filesystem::absolute(trace, ignored);
   if (std::filesystem::is_directory(path, ignored)) return fail("'{}' is a directory", trace);
-  auto file = make_unnamed_file(path.parent_path().string());
-  if (!file) return tl::unexpected(file.error());
-  if (ftruncate(file->get(), kChunkBytes) != 0) return fail_errno(errno, "cannot write the recording");
-  void* const mapped = mmap(nullptr, kChunkBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file->get(), 0);
+  const auto fd = open_unnamed(path.parent_path().string());
+  if (!fd) return tl::unexpected(fd.error());
+  FileDescriptor file(*fd);
+  if (ftruncate(file.get(), kChunkBytes) != 0) return fail_errno(errno, "cannot write the recording");
+  void* const mapped = mmap(nullptr, kChunkBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   if (mapped == MAP_FAILED) return fail_errno(errno, "cannot map the recording");
   (new (mapped) Control)->magic = record::kMagic;
   munmap(mapped, kChunkBytes);
-  return RunRecording(path.string(), std::move(*file));
+  return RunRecording(path.string(), std::move(file));
 }
 
 std::string RunRecording::file() const {
