@@ -1,6 +1,7 @@
 // The core of the detector of compiled calls: locations (location.h) against an oracle that keeps every access and what happened
 // before it, and the clocks of what synchronises (order.h).
 #include <dlfcn.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -116,9 +117,9 @@ class World {
   std::array<std::vector<size_t>, 3> released_;
 };
 
-// Runs random programs until their first race. Returns how many had one.
-unsigned compare(bool has_atomics, unsigned programs, unsigned steps) {
-  unsigned races = 0;
+// Runs random programs. Calls on_access(by_oracle, by_detector, where) at each access; if that returns false, the program ends.
+template <typename OnAccess>
+void run_programs(bool has_atomics, unsigned programs, unsigned steps, OnAccess&& on_access) {
   RaceMemory memory = make_memory();
   for (unsigned seed = 0; seed < programs; ++seed) {
     std::mt19937 random(seed);
@@ -132,21 +133,20 @@ unsigned compare(bool has_atomics, unsigned programs, unsigned steps) {
         world.acquire(owner, random() % 3);
       } else {
         const auto [by_oracle, by_detector] = world.access(owner, random() % 4 == 0, has_atomics && random() % 2 == 0);
-        EXPECT_EQ(by_oracle, by_detector) << "seed " << seed << ", step " << step;
-        if (by_oracle != by_detector) return races;
-        if (by_oracle) {
-          ++races;
-          break;
-        }
+        if (!on_access(by_oracle, by_detector, fmt::format("seed {}, step {}", seed, step))) break;
       }
     }
   }
-  return races;
 }
 
 TEST(CompiledRaces, TellsTheFirstRaceOfALocationAndNothingElse) {
   constexpr unsigned kPrograms = 4000;
-  const unsigned races = compare(false, kPrograms, 60);
+  unsigned races = 0;
+  run_programs(false, kPrograms, 60, [&](bool by_oracle, bool by_detector, const std::string& where) {
+    EXPECT_EQ(by_oracle, by_detector) << where;
+    races += by_oracle ? 1 : 0;
+    return !by_oracle && !testing::Test::HasFailure();
+  });
   // Both kinds of programs are there.
   EXPECT_GT(races, kPrograms / 10);
   EXPECT_LT(races, kPrograms);
@@ -155,26 +155,12 @@ TEST(CompiledRaces, TellsTheFirstRaceOfALocationAndNothingElse) {
 // With atomics an ordered write may hide an older one (location.h), so what is told is a race, and most are told.
 TEST(CompiledRaces, TellsNothingButRacesWithAtomics) {
   unsigned told = 0, missed = 0;
-  RaceMemory memory = make_memory();
-  for (unsigned seed = 0; seed < 4000; ++seed) {
-    std::mt19937 random(seed);
-    World world(memory, seed);
-    for (unsigned step = 0; step < 60; ++step) {
-      const unsigned owner = random() % kOwners;
-      const unsigned what = random() % 16;
-      if (what < 4) {
-        world.release(owner, random() % 3);
-      } else if (what < 9) {
-        world.acquire(owner, random() % 3);
-      } else {
-        const auto [by_oracle, by_detector] = world.access(owner, random() % 4 == 0, random() % 2 == 0);
-        ASSERT_TRUE(by_oracle || !by_detector) << "seed " << seed << ", step " << step;
-        told += by_detector ? 1 : 0;
-        missed += by_oracle && !by_detector ? 1 : 0;
-        if (by_oracle) break;
-      }
-    }
-  }
+  run_programs(true, 4000, 60, [&](bool by_oracle, bool by_detector, const std::string& where) {
+    EXPECT_TRUE(by_oracle || !by_detector) << where;
+    told += by_detector ? 1 : 0;
+    missed += by_oracle && !by_detector ? 1 : 0;
+    return !by_oracle && !testing::Test::HasFailure();
+  });
   EXPECT_GT(told, 400u);
   EXPECT_LT(missed, told / 20);
 }

@@ -183,35 +183,31 @@ void CompiledDetector::allocate(const void* begin, size_t bytes, uint64_t site) 
                       .made_by = t_owner != nullptr ? t_owner->number : 0});
 }
 
-void CompiledDetector::forget(const void* begin, size_t bytes) {
+// Visits, as visit(cell, address), the cells of [begin, end) of which anything is known. `begin` is where a cell's bytes begin.
+template <typename Visit>
+void CompiledDetector::for_each_known(uint64_t begin, uint64_t end, Visit&& visit) {
   constexpr uint64_t kPage = uint64_t{1} << RaceMemory::kPageShift;
-  uint64_t at = reinterpret_cast<uint64_t>(begin) & ~uint64_t{7};
-  const uint64_t end = reinterpret_cast<uint64_t>(begin) + bytes;
-  while (at < end) {
-    const uint64_t next = std::min(end, (at / kPage + 1) * kPage);
-    if (memory_.has_cells(at))
-      for (uint64_t of = at; of < next; of += 8)
-        if (Cell& cell = memory_.cell_of(of);
-            cell.write.load(std::memory_order_relaxed) != 0 || cell.read.load(std::memory_order_relaxed) != 0)
-          clear(cell);
-    at = next;
+  for (uint64_t at = begin, next; at < end; at = next) {
+    next = std::min(end, (at / kPage + 1) * kPage);
+    if (!memory_.has_cells(at)) continue;
+    for (uint64_t of = at; of < next; of += 8)
+      if (Cell& cell = memory_.cell_of(of);
+          cell.write.load(std::memory_order_relaxed) != 0 || cell.read.load(std::memory_order_relaxed) != 0)
+        visit(cell, of);
   }
+}
+
+void CompiledDetector::forget(const void* begin, size_t bytes) {
+  const auto first = reinterpret_cast<uint64_t>(begin);
+  for_each_known(first & ~uint64_t{7}, first + bytes, [this](Cell& cell, uint64_t) { clear(cell); });
 }
 
 void CompiledDetector::free(const void* begin, size_t bytes, uint64_t site) {
   if (t_owner == nullptr) return;
-  constexpr uint64_t kPage = uint64_t{1} << RaceMemory::kPageShift;
-  uint64_t at = reinterpret_cast<uint64_t>(begin);
-  const uint64_t end = at + bytes;
-  while (at < end) {
-    const uint64_t next = std::min(end, (at / kPage + 1) * kPage);
-    if (memory_.has_cells(at))
-      for (uint64_t of = at; of < next; of += 8)
-        if (Cell& cell = memory_.cell_of(of);
-            cell.write.load(std::memory_order_relaxed) != 0 || cell.read.load(std::memory_order_relaxed) != 0)
-          access(*t_owner, of, std::min<uint64_t>(8, next - of), true, false, site);
-    at = next;
-  }
+  const auto first = reinterpret_cast<uint64_t>(begin);
+  for_each_known(first, first + bytes, [&](Cell&, uint64_t at) {
+    access(*t_owner, at, std::min<uint64_t>(8, first + bytes - at), true, false, site);
+  });
 }
 
 // --- Accesses

@@ -120,6 +120,8 @@ class CompiledDetector {
   void split(Location& whole, Parts parts);
   void split_halves(Location& whole);
   void copy_into(const Location& whole, std::span<Location> parts);
+  template <typename Visit>
+  void for_each_known(uint64_t begin, uint64_t end, Visit&& visit);
   void forget(const void* begin, size_t bytes);
   void forget_parts(Location& location);
   void clear(Cell& cell);
