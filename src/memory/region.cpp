@@ -247,6 +247,11 @@ void Region::map_alias(PageId first, uint64_t count) const {
   for (uint64_t at = begin; at < end; at = (at / kTogether + 1) * kTogether) static_cast<void>(frames[at]);
 }
 
+void Region::unmap_alias_pages() const {
+  // Advice: where the kernel does not take it, the end of the process takes longer.
+  (void)madvise(alias_, size_, MADV_DONTNEED);
+}
+
 void Region::discard_frames(PageId first, uint64_t count) {
   MG_CHECK(has_pages(first, count), first.value, count);
   if (count == 0) return;

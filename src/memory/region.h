@@ -125,6 +125,10 @@ class Region {
   // Maps frames that have memory into the alias, several by one fault of the kernel's.
   void map_alias(PageId first, uint64_t count) const;
 
+  // Empties the page tables of the alias, which the kernel would do at the end of the process. The frames keep what they hold, and
+  // those that are accessed again are mapped again. One system call.
+  void unmap_alias_pages() const;
+
   // Gives the memory of these frames back; they read as zeros through the alias afterwards. One system call. Pre: no
   // rights are granted on the pages, and no thread uses their frames.
   void discard_frames(PageId first, uint64_t count);

@@ -222,6 +222,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
         type, [](void* node, const Message& message) { (static_cast<Node*>(node)->*Handler)(message); }, this);
   }
 
+  void unmap_early();
   [[nodiscard]] int watch_node_0() const;
   void peer_failed(NodeId node, const char* reason);
   [[nodiscard]] static Nanoseconds time_of_mark();

@@ -190,10 +190,18 @@ void Node::serve_until_the_end() {
   MessageHeader header;
   header.type = runtime_message::kReport;
   fabric_->send(NodeId(0), header, std::as_bytes(std::span(&mine, 1)), {}, SendContext::kOrdinary);
+  unmap_early();
   // Node 0 may still touch shared memory (destructors of its globals), so this node answers until that process is gone.
   while (poll(&events[1], 2, -1) < 0 && errno == EINTR) {
   }
   leave_the_run();
+}
+
+// To unmap memory takes a process long at its end, and it ends only when node 0 has ended, which takes as long. So it begins
+// before. Whatever is still accessed is mapped again.
+void Node::unmap_early() {
+  region_->unmap_alias_pages();
+  if (shm_ != nullptr) shm_->unmap_pages_of_peers();
 }
 
 // Called when a node of a run over UCX is gone. The launcher sees its processes end and can say more about it, so it

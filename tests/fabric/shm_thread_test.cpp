@@ -532,6 +532,22 @@ TEST_F(ShmThreads, AccessesMayCrossWindows) {
   EXPECT_EQ(back, data);
 }
 
+TEST_F(ShmThreads, WhatIsUnmappedOfPeersIsMappedAgain) {
+  const ShmJob job(2, uint64_t{2} << 30);
+  const auto a = job.attach(0);
+  const auto b = job.attach(1);
+  std::vector<std::byte> data(10'000, std::byte{3}), back(10'000);
+  const uint64_t border = (uint64_t{1} << 30) - 5000;
+  a->put(NodeId(1), SegmentId::kFrames, border, data);
+  a->unmap_pages_of_peers();
+  a->get(NodeId(1), SegmentId::kFrames, border, back);
+  EXPECT_EQ(back, data);
+  std::ranges::fill(data, std::byte{4});
+  a->put(NodeId(1), SegmentId::kFrames, border, data);
+  b->get(NodeId(1), SegmentId::kFrames, border, back);
+  EXPECT_EQ(back, data);
+}
+
 TEST_F(ShmThreads, AServiceThreadThatSleepsReturnsWhenWoken) {
   const ShmJob job(2);
   const auto fabric = job.attach(0);

@@ -135,6 +135,20 @@ TEST(Region, DiscardedFramesGiveTheirMemoryBack) {
   EXPECT_EQ(*region->alias(PageId(13)), std::byte{1});
 }
 
+TEST(Region, AnAliasThatIsUnmappedEarlyTakesNoMemoryAndIsMappedAgain) {
+  constexpr uint64_t kBytes = uint64_t{32} << 20;
+  Result<Region> region = Region::create(kGiB, 4096);
+  ASSERT_TRUE(region.has_value()) << region.error().message;
+  std::memset(region->alias(PageId(10)), 1, kBytes);
+  const uint64_t before = resident_set_bytes();
+  region->unmap_alias_pages();
+  EXPECT_LE(resident_set_bytes(), before - kBytes / 2);
+  EXPECT_EQ(region->resident_bytes(), kBytes);
+  EXPECT_EQ(*region->alias(PageId(10)), std::byte{1});
+  *region->alias(PageId(11)) = std::byte{2};
+  EXPECT_EQ(*region->alias(PageId(11)), std::byte{2});
+}
+
 TEST(Region, MakesFramesAndKeepsWhatIsThere) {
   Result<Region> region = Region::create(kGiB, 16384);
   ASSERT_TRUE(region.has_value()) << region.error().message;

@@ -39,7 +39,14 @@ class PeerMappings {
   // refuses the mapping.
   std::byte* at(NodeId node, uint64_t offset, uint64_t& run);
 
+  // Empties the page tables of all mappings, which the kernel would do at the end of the process. What is accessed again is
+  // mapped again. One system call a mapping.
+  void unmap_pages() const;
+
  private:
+  // Calls `act` with the first byte and the length of each mapping.
+  template <typename Act>
+  void for_each_mapping(Act&& act) const;
   std::byte* map_new(NodeId node, uint64_t mapping);
   [[nodiscard]] uint64_t mapping_bytes(uint64_t mapping) const;
 

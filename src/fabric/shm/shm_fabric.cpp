@@ -105,6 +105,10 @@ ShmFabric::~ShmFabric() {
   if (pages.base != nullptr) munmap(pages.base, pages.length);
 }
 
+void ShmFabric::unmap_pages_of_peers() const {
+  for (const PeerMappings* mappings : {&mappings_, &line_mappings_, &page_mappings_}) mappings->unmap_pages();
+}
+
 Status ShmFabric::open_mappings(const std::vector<int>& frames_fds, uint64_t region_size) {
   std::array<uint64_t, NodeSet::kCapacity> lines_at{};
   std::array<uint64_t, NodeSet::kCapacity> pages_at{};

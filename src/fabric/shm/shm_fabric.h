@@ -48,6 +48,9 @@ class ShmFabric final : public Fabric, public MappedObject {
   void export_segment(SegmentId segment, std::byte* base, uint64_t length);
 
   [[nodiscard]] const JobMemory& job() const { return job_; }
+
+  // Empties the page tables of what is mapped of other nodes' frames and tables (PeerMappings::unmap_pages()).
+  void unmap_pages_of_peers() const;
   // Returns this node's kWords segment.
   [[nodiscard]] std::span<std::byte> words() const;
 
