@@ -130,6 +130,7 @@ void LineDriver::make_ready(const FirstTouches& touches) {
       services_.rights.grant_write_first(touches.page(i), next - i);
     } else {
       services_.region.make_frames(touches.page(i), next - i, reinterpret_cast<const std::byte*>(g_flags.data()));
+      services_.region.map_alias(touches.page(i), next - i);
       services_.rights.grant_write(touches.page(i), next - i);
     }
     this_profile().count_rights(RightsChange::kGrantWrite, next - i);
