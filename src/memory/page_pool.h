@@ -1,7 +1,8 @@
 // The pool has page-sized buffers for twins (and anything else that lives from a fault to a release).
 //
-// The buffers are reserved once as address space, committed on first use, and reused last-in first-out so that recently
-// used buffers stay in the cache. The pool never uses malloc: twins are made in the fault handler, which may have
+// The buffers are reserved once as address space, get their memory on first use, and are reused last-in first-out so that recently
+// used buffers stay in the cache. A pool that needs many gets memory for several at a time: a fault of the kernel's for each would
+// take a multiple of the time. The pool never uses malloc: twins are made in the fault handler, which may have
 // interrupted malloc.
 #pragma once
 
@@ -17,7 +18,7 @@ namespace multigrain {
 class PagePool {
  public:
   // Makes a pool with room for `max_pages` buffers of `page_size` bytes (a multiple of 1024). It costs memory for the
-  // largest number of buffers that were in use at once. Start-up only.
+  // largest number of buffers that were in use at once, or for up to twice as many, but at most 2 MiB more. Start-up only.
   static Result<PagePool> create(size_t page_size, uint64_t max_pages);
 
   PagePool(PagePool&& other) noexcept;  // while no thread uses either
@@ -46,9 +47,12 @@ class PagePool {
   PagePool(std::byte* memory, size_t page_size, uint64_t max_pages)
       : memory_(memory), page_size_(page_size), max_pages_(max_pages) {}
 
+  void populate(uint64_t first, uint64_t count) const;
+
   SpinLock lock_;
   FreeBuffer* free_ MG_GUARDED_BY(lock_) = nullptr;
-  uint64_t fresh_ MG_GUARDED_BY(lock_) = 0;  // buffers from here on were never used
+  uint64_t fresh_ MG_GUARDED_BY(lock_) = 0;      // buffers from here on were never used
+  uint64_t populated_ MG_GUARDED_BY(lock_) = 0;  // those before this one have got their memory, or are about to
   std::atomic<uint64_t> in_use_{0};
   std::byte* memory_;
   size_t page_size_;

@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
 #include <set>
 #include <thread>
@@ -37,6 +39,27 @@ TEST(PagePool, ReusesTheWarmestBuffer) {
   pool->release(second);
   EXPECT_EQ(pool->acquire(), second);
   EXPECT_EQ(pool->acquire(), first);
+}
+
+TEST(PagePool, TakesMemoryForAtMostTwiceWhatIsUsed) {
+  constexpr size_t kSizes[] = {1024, 4096, 16384};
+  for (const size_t size : kSizes) {
+    Result<PagePool> pool = PagePool::create(size, 4000);
+    ASSERT_TRUE(pool.has_value());
+    std::vector<unsigned char> resident(4000 * size / 4096);
+    for (uint64_t used = 1; used <= 4000; ++used) {
+      *pool->acquire() = std::byte{1};
+      if (used % 97 != 1) continue;
+      ASSERT_EQ(mincore(pool->memory(), 4000 * size, resident.data()), 0);
+      const auto pages = static_cast<uint64_t>(std::ranges::count(resident, 1));
+      const uint64_t needed = (used * size + 4095) / 4096;
+      EXPECT_LE(pages, std::min(2 * needed, needed + 512) + 1) << used << " buffers of " << size;
+      // It is not one at a time.
+      if (used == 98 && size == 4096) {
+        EXPECT_GT(pages, used);
+      }
+    }
+  }
 }
 
 TEST(PagePool, ThreadsNeverShareABuffer) {
