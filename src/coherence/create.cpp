@@ -50,7 +50,8 @@ Result<std::unique_ptr<LineMemory>> create_line_protocol(const ProtocolTraits& p
   switch (protocol.kind) {
     case ProtocolKind::kDszoom:
       return dszoom::Driver::create(services, lines, prefetch,
-                                    prefetch == 0 ? dszoom::Runs::kNever : dszoom::Runs::kLearned);
+                                    prefetch == 0 ? dszoom::Runs::kNever : dszoom::Runs::kLearned,
+                                    prefetch == 0 ? dszoom::RightsAhead::kNever : dszoom::RightsAhead::kLearned);
     case ProtocolKind::kShasta:
       return shasta::Driver::create(services, lines,
                                     model == MemoryModel::kRelease ? shasta::Model::kRc : shasta::Model::kSc, prefetch,

@@ -118,6 +118,7 @@ enum class Counter : uint8_t {
   kTwoHopMisses,    // lines that came from their home, or to it
   kThreeHopMisses,  // lines that came from a third node
   kStoreMisses,     // misses of both kinds, for a store
+  kRightsAhead,     // misses of both kinds, and upgrades, for a load that brings the right to store along
   kLineUpgrades,    // lines that were here, and became exclusive
   kLinesFound,      // misses that another processor of the node had ended
   kFalseMisses,     // loads of data that equal the flag value

@@ -73,6 +73,7 @@ constexpr CounterName kCounterNames[] = {
     {Counter::kTwoHopMisses, "two_hop_misses", "misses of two hops", "lines"},
     {Counter::kThreeHopMisses, "three_hop_misses", "misses of three hops", "lines"},
     {Counter::kStoreMisses, "store_misses", "of these, for a store", "lines"},
+    {Counter::kRightsAhead, "rights_ahead", "loads that brought the right to store", "lines"},
     {Counter::kLineUpgrades, "line_upgrades", "upgrades from shared to exclusive", "lines"},
     {Counter::kLinesFound, "lines_found", "misses ended by another processor", "lines"},
     {Counter::kFalseMisses, "false_misses", "false misses", "lines"},

@@ -85,4 +85,10 @@ mutate([[  miss.begin(step);
   if (is(Mutant::kWaitsWithHazard)) publish_hazard(make_hazard(line.number, 1, stores));
 ]])
 
+# kClearsThenReads
+mutate([[  miss(line, Wanted::kRightAhead, {});
+]] [[  miss(line, Wanted::kRightAhead, {});
+  if (is(Mutant::kClearsThenReads)) clear_hazard();
+]])
+
 in_file("")

@@ -30,6 +30,7 @@ const char* name(Mutant mutant) {
       "go on when the entry is locked",
       "a reader does not enter itself",
       "wait with a hazard published",
+      "clear the hazard of a right that came ahead, and then read",
       "take along lines that other nodes have",
       "leave entries behind the end of a run locked",
       "unlock entries that another requester has locked",

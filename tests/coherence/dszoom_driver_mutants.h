@@ -35,6 +35,7 @@ enum class Mutant : uint8_t {
   kIgnoresLock,         // a locked entry is taken for an unlocked one without holders but the home
   kForgetsReader,       // a reader does not enter itself into the directory
   kWaitsWithHazard,     // a processor that waits for a lock has a hazard published
+  kClearsThenReads,     // a load that brings the right to store clears its hazard, and then reads
   kRunOfOtherHolders,   // a run has lines that other nodes have than the first
   kKeepsRunLocked,      // entries behind the end of a run stay locked
   kUnlocksOthers,       // entries behind the end of a run are unlocked, whoever has locked them
@@ -59,6 +60,10 @@ enum class Mutant : uint8_t {
 // Returns whether the fault shows only on machines with runs.
 constexpr bool needs_runs(Mutant mutant) {
   return mutant >= Mutant::kRunOfOtherHolders && mutant <= Mutant::kRevokesFirstOfRun;
+}
+// Returns whether the fault shows only on machines whose loads bring the right to store.
+constexpr bool needs_rights_ahead(Mutant mutant) {
+  return mutant == Mutant::kClearsThenReads;
 }
 // Returns whether the fault shows only on machines whose checks cache rights.
 constexpr bool needs_cache(Mutant mutant) {

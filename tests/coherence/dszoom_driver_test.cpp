@@ -12,7 +12,8 @@ using driver_nodes::OneSided;
 
 template <Runs runs>
 std::unique_ptr<LineMemory> make_driver(const NodeServices& services, const LineServices& lines) {
-  auto driver = Driver::create(services, lines, 0, runs);
+  auto driver =
+      Driver::create(services, lines, 0, runs, runs == Runs::kNever ? RightsAhead::kNever : RightsAhead::kLearned);
   EXPECT_TRUE(driver) << driver.error().message;
   return std::move(*driver);
 }
@@ -112,6 +113,33 @@ TEST(DszoomDriver, RunsGoOnInTheNextPageOfTheSameHome) {
     static ProcessorProfile nobody;
     set_this_profile(nobody);
   }).join();
+}
+
+// Two nodes count in lines that are far from each other. When they have shown that they store to what they load, a visit takes
+// one miss.
+TEST(DszoomDriver, ALoadThatAStoreFollowsBringsTheRightToStore) {
+  Dszoom machine(2, 6, Runs::kLearned);
+  constexpr uint64_t kLinesOfMachine = 64, kVisits = 32;
+  ProcessorProfile profile;
+  CheckedProcessor home(machine, 0);
+  for (uint64_t visit = 0; visit < kVisits; ++visit) {
+    const auto count_up = [](CheckedProcessor& p) {
+      for (uint64_t i = 0; i < kLinesOfMachine; i += 16) p.store(i * 64, p.load(i * 64) + 1);
+    };
+    std::thread([&] {
+      set_this_profile(profile);
+      CheckedProcessor p(machine, 1);
+      count_up(p);
+      static ProcessorProfile nobody;
+      set_this_profile(nobody);
+    }).join();
+    count_up(home);
+  }
+  for (uint64_t i = 0; i < kLinesOfMachine; i += 16) EXPECT_EQ(home.load(i * 64), 2 * kVisits);
+  const uint64_t misses = kVisits * kLinesOfMachine / 16;
+  EXPECT_EQ(counted(profile, Counter::kTwoHopMisses), misses);
+  EXPECT_EQ(counted(profile, Counter::kLineUpgrades) + counted(profile, Counter::kRightsAhead), misses);
+  EXPECT_GT(counted(profile, Counter::kRightsAhead), misses * 3 / 4);
 }
 
 // A processor that goes the other way gets them one by one.

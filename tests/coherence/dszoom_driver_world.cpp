@@ -59,7 +59,8 @@ World::World(const Scenario& scenario) : impl_(std::make_unique<Impl>(scenario))
     node.fabric = std::make_unique<HeldFabric>(world.network.node(NodeId(n)), world.next_id);
     node.hazards = std::make_unique<HazardSlots>(NodeId(n), node.memory->words());
     auto driver = Driver::create({*node.fabric, node.memory->region(), node.rights, world.homes, WaitPolicy{}},
-                                 {*node.table, *node.hazards}, 0, scenario.runs ? Runs::kAlways : Runs::kNever);
+                                 {*node.table, *node.hazards}, 0, scenario.runs ? Runs::kAlways : Runs::kNever,
+                                 scenario.rights_ahead ? RightsAhead::kAlways : RightsAhead::kNever);
     if (!driver) panic("no driver for a node:", n);
     node.driver = std::move(*driver);
     for (const uint8_t home : scenario.homes) node.driver->on_fault(PageId(home), true);

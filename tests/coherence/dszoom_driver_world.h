@@ -71,8 +71,9 @@ struct Scenario {
   std::vector<uint8_t> nodes = {0, 1, 2};  // of each processor
   std::vector<Program> programs;
   Caches caches = Caches::kNothing;
-  bool compares = false;  // outcomes, with those of a sequential memory
-  bool runs = false;      // a miss of line 0 moves line 1 as well
+  bool compares = false;      // outcomes, with those of a sequential memory
+  bool runs = false;          // a miss of line 0 moves line 1 as well
+  bool rights_ahead = false;  // loads that miss bring the right to store
   Mutant mutant = Mutant::kNone;
 };
 inline void PrintTo(const Scenario& scenario, std::ostream* out) {

@@ -110,6 +110,27 @@ void add_runs(Machines& machines) {
   machines.run("a run: batches", {2, 2}, {{store_both(0, 1)}, {load_both(0)}});
 }
 
+// A load that misses brings the right to store along.
+void add_rights_ahead(Machines& machines) {
+  const auto ahead = [&](const char* name, LineHomes homes, std::vector<Program> programs, Nodes nodes = {0, 1, 2}) {
+    machines.add(name, homes, std::move(programs), std::move(nodes)).rights_ahead = true;
+  };
+  ahead("rights ahead: two readers of two hops", {0, 0}, {{load(0, 0), store(0, 0, 1)}, {load(0, 0), load(0, 1)}});
+  ahead("rights ahead: three hops", {2, 2}, {{load(0, 0), store(0, 0, 1)}, {load(0, 0), store(0, 1, 2)}});
+  ahead("rights ahead: a counter goes to and fro", {2, 2},
+        {{load(0, 0), add(0, 0, 1), load(0, 0)}, {load(0, 0), add(0, 0, 2)}});
+  ahead("rights ahead: three readers", {0, 0}, {{load(0, 0), store(0, 0, 1)}, {load(0, 0)}, {load(0, 0)}});
+  ahead("rights ahead: two processors of a node", {1, 1}, {{load(0, 0)}, {load(0, 0), add(0, 0, 1)}, {add(0, 0, 2)}},
+        {0, 0, 1});
+  ahead("rights ahead: batches", {2, 2}, {{load_both(0), store(0, 0, 1)}, {store_both(0, 2)}});
+  Scenario& run = machines.add("rights ahead: a run", {2, 2}, {{load(0, 0), store(1, 0, 1)}, {load(1, 0), load(0, 0)}});
+  run.rights_ahead = run.runs = true;
+  Scenario& buffering =
+      machines.add("rights ahead: store buffering from copies", {2, 2},
+                   {{load(1, 0), store(0, 0, 1), load(1, 0)}, {load(0, 0), store(1, 0, 1), load(0, 0)}});
+  buffering.rights_ahead = buffering.compares = true;
+}
+
 void add_litmus(Machines& machines) {
   machines.compare("store buffering", {0, 1}, {{store(0, 0, 1), load(1, 0)}, {store(1, 0, 1), load(0, 0)}});
   machines.compare("store buffering, homes exchanged", {1, 0},
@@ -184,6 +205,7 @@ std::vector<Scenario> scenarios() {
   add_misses(machines);
   add_batches(machines);
   add_runs(machines);
+  add_rights_ahead(machines);
   add_litmus(machines);
   add_caching(machines);
   return machines.all;
@@ -236,7 +258,8 @@ std::vector<Scenario> scenarios_for(Mutant mutant) {
   if (machine != nullptr) std::ranges::move(long_scenarios(), std::back_inserter(all));
   std::erase_if(all, [&](const Scenario& scenario) {
     if (machine != nullptr) return scenario.name != machine;
-    return is_cached(scenario) != needs_cache(mutant) || (needs_runs(mutant) && !scenario.runs);
+    return is_cached(scenario) != needs_cache(mutant) || (needs_runs(mutant) && !scenario.runs) ||
+           (needs_rights_ahead(mutant) && !scenario.rights_ahead);
   });
   for (Scenario& scenario : all) scenario.mutant = mutant;
   return all;

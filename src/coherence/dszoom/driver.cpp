@@ -27,17 +27,18 @@ uint64_t random_of_thread() {
 
 // --- Start
 
-Driver::Driver(const NodeServices& services, const LineServices& lines, unsigned most_ahead, Runs runs)
-    : LineDriver(services, lines, most_ahead), runs_(runs) {
+Driver::Driver(const NodeServices& services, const LineServices& lines, unsigned most_ahead, Runs runs,
+               RightsAhead rights_ahead)
+    : LineDriver(services, lines, most_ahead), runs_(runs), rights_ahead_(rights_ahead) {
   for (auto& slots : slots_of_) slots.store(4, std::memory_order_relaxed);
 }
 
 Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, const LineServices& lines,
-                                               unsigned most_ahead, Runs runs) {
+                                               unsigned most_ahead, Runs runs, RightsAhead rights_ahead) {
   if (services.fabric.nodes() > kMaxNodes)
     return fail("the protocol dszoom has directory entries for {} nodes, and the machine has {}", kMaxNodes,
                 services.fabric.nodes());
-  std::unique_ptr<Driver> driver(new Driver(services, lines, most_ahead, runs));
+  std::unique_ptr<Driver> driver(new Driver(services, lines, most_ahead, runs, rights_ahead));
   auto pages = SparseTable<LinePage>::create(services.region.page_count(), "pages kept coherent by lines");
   if (!pages) return tl::unexpected(pages.error());
   driver->pages_ = std::move(*pages);
@@ -48,6 +49,9 @@ Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, con
   if (!locks) return tl::unexpected(locks.error());
   driver->locks_ = std::move(*locks);
   if (auto made = driver->start_learning_runs(); !made) return tl::unexpected(made.error());
+  auto updates = UpdateHistory::create(services.region.page_count() * driver->lines_of_page(), words::kHazardSlots);
+  if (!updates) return tl::unexpected(updates.error());
+  driver->updates_ = std::move(*updates);
   return driver;
 }
 
@@ -157,7 +161,7 @@ void Driver::load(uintptr_t address, std::span<std::byte> out) {
     if (holds_flag(request.from, out.size())) count(Counter::kFalseMisses);
     return;
   }
-  miss(*line, false, request);
+  miss_to_load(*line, request);
 }
 
 void Driver::begin_store(uintptr_t address) {
@@ -168,7 +172,7 @@ void Driver::begin_store(uintptr_t address) {
     publish_hazard(make_hazard(line_of(address), 1, true));
     return;
   }
-  if (!try_begin_store(*line)) miss(*line, true, {});
+  if (!try_begin_store(*line)) miss(*line, Wanted::kRight, {});
 }
 
 void Driver::fetch_lines(uintptr_t begin, uintptr_t end, bool to_store) {
@@ -176,8 +180,12 @@ void Driver::fetch_lines(uintptr_t begin, uintptr_t end, bool to_store) {
   for (uintptr_t at = begin & ~(line_size() - 1); at < end; at += line_size()) {
     const std::optional<Line> line = locate_line(at);
     if (!line || has_right(*line, to_store)) continue;
-    miss(*line, to_store, {});
-    if (to_store) clear_hazard();
+    if (!to_store) {
+      miss_to_load(*line, {});
+    } else {
+      miss(*line, Wanted::kRight, {});
+      clear_hazard();
+    }
   }
 }
 
@@ -193,7 +201,8 @@ void Driver::spin() {
 // Where a thread goes through memory, the lines before this one are here already, so as many as that come with it, if so many
 // are possible. None are of another page. Lines of the page before count if they have come here from the same home. The words
 // of all of them must be the same here: otherwise their entries are not. All this is a hint.
-uint32_t Driver::run_of(const Line& line, bool stores) {
+uint32_t Driver::run_of(const Line& line, Wanted wanted) {
+  const bool stores = wanted != Wanted::kCopy;
   const auto word_of = [&](uint64_t number) { return word(number).load(std::memory_order_relaxed); };
   if (runs_ == Runs::kNever || virtual_time::on()) return 1;
   if (runs_ == Runs::kAlways) return line.number % 2 == 0 && word_of(line.number + 1) == word_of(line.number) ? 2 : 1;
@@ -210,15 +219,58 @@ uint32_t Driver::run_of(const Line& line, bool stores) {
     return more < length.likely || (more < length.possible && more <= before && is_here(line.number - more));
   };
   uint32_t run = 1;
-  while (run < most && is_wanted(run) && word_of(line.number + run) == own) ++run;
+  // Of the lines behind one that a load brings with the right to store, those come whose loads would do so, too.
+  const auto is_alike = [&](uint64_t number) {
+    return word_of(number) == own && (wanted != Wanted::kRightAhead || updates_.is_updated(number));
+  };
+  while (run < most && is_wanted(run) && is_alike(line.number + run)) ++run;
   return run;
+}
+
+bool Driver::brings_right_ahead(uint64_t line) {
+  if (rights_ahead_ != RightsAhead::kLearned) return rights_ahead_ == RightsAhead::kAlways;
+  if (virtual_time::on() || !lines_.hazards.contains(__multigrain_hazards)) return false;
+  return updates_.loads(lines_.hazards.index_of(__multigrain_hazards), line);
+}
+
+// Fetches the line for a load, with the right to store if a store is likely to come behind it. Then the load is made under the
+// hazard that a miss of a store ends with.
+void Driver::miss_to_load(const Line& line, const LoadRequest& request) {
+  if (!brings_right_ahead(line.number)) return miss(line, Wanted::kCopy, request);
+  miss(line, Wanted::kRightAhead, {});
+  if (request.from != nullptr) {
+    MULTIGRAIN_STEP(request.from);
+    copy_out(request.out, request.from);
+  }
+  clear_hazard();
+}
+
+// Keeps what the miss shows of how this node uses the lines that it brought.
+void Driver::learn(const Line& line, Wanted wanted, MissKind kind) {
+  if (runs_ == Runs::kLearned) {
+    if (!virtual_time::on()) run_came(line.number, line.run, line.number + line.run, wanted != Wanted::kCopy);
+    // An estimate: if another thread adds to it just now, one of the two may be lost.
+    std::atomic<uint32_t>& cost = pages_[line.number / lines_of_page()].cost;
+    cost.store(cost.load(std::memory_order_relaxed) + LineCosts::of_two(1, line.run), std::memory_order_relaxed);
+  }
+  if (rights_ahead_ == RightsAhead::kLearned && !virtual_time::on() && lines_.hazards.contains(__multigrain_hazards))
+    learn_updates(line.number, wanted, kind);
+}
+
+void Driver::learn_updates(uint64_t line, Wanted wanted, MissKind kind) {
+  const uint64_t thread = lines_.hazards.index_of(__multigrain_hazards);
+  if (wanted == Wanted::kCopy)
+    updates_.came_for_reading(thread, line);
+  else if (kind == MissKind::kUpgrade)
+    updates_.was_upgraded(thread, line);
 }
 
 // Fetches the line, or the right to store to it; in the second case it returns with hazard 0 published over the line.
 // The load of `request` is made while the line is certainly here.
-void Driver::miss(Line line, bool stores, const LoadRequest& request) {
+void Driver::miss(Line line, Wanted wanted, const LoadRequest& request) {
+  const bool stores = wanted != Wanted::kCopy;
   virtual_time::synchronise();
-  const costs::FaultScope counted = cost_of_miss(line.number, stores);
+  const costs::FaultScope counted = cost_of_miss(line.number, wanted == Wanted::kRight);
   ProcessorProfile& profile = this_profile();
   const CategoryScope protocol(profile, Category::kProtocol);
   SpinLock& lock = locks_[line.number * 0x9e3779b97f4a7c15u >> 52].lock;
@@ -238,7 +290,7 @@ void Driver::miss(Line line, bool stores, const LoadRequest& request) {
   }
 
   MULTIGRAIN_STEP(&word(line.number));
-  line.run = run_of(line, stores);
+  line.run = run_of(line, wanted);
   virtual_time::spend(&MachineCosts::transition);
   Miss miss(self_, line.home, stores, (word(line.number).load(std::memory_order_relaxed) & kReadable) != 0);
   Step step;
@@ -283,12 +335,7 @@ void Driver::miss(Line line, bool stores, const LoadRequest& request) {
     enter(Category::kProtocol);
   }
   profile.enter(Category::kProtocol);
-  if (runs_ == Runs::kLearned) {
-    if (!virtual_time::on()) run_came(line.number, line.run, line.number + line.run, stores);
-    // An estimate: if another thread adds to it just now, one of the two may be lost.
-    std::atomic<uint32_t>& cost = pages_[line.number / lines_of_page()].cost;
-    cost.store(cost.load(std::memory_order_relaxed) + LineCosts::of_two(1, line.run), std::memory_order_relaxed);
-  }
+  learn(line, wanted, miss.kind());
   virtual_time::spend(&MachineCosts::directory, line.run);
   end(step, line, buffer.data(), request);
 
@@ -306,7 +353,8 @@ void Driver::miss(Line line, bool stores, const LoadRequest& request) {
       count(Counter::kThreeHopMisses);
       break;
   }
-  if (stores && miss.kind() != MissKind::kUpgrade) count(Counter::kStoreMisses);
+  if (wanted == Wanted::kRight && miss.kind() != MissKind::kUpgrade) count(Counter::kStoreMisses);
+  if (wanted == Wanted::kRightAhead) count(Counter::kRightsAhead);
   if (miss.kind() != MissKind::kUpgrade) count(Counter::kLinesMoved, line.run);
   count(Counter::kLinesInvalidated, uint64_t{miss.invalidated()} * line.run);
 }

@@ -28,6 +28,7 @@
 #include "coherence/dszoom/hazard_scan.h"
 #include "coherence/dszoom/transitions.h"
 #include "coherence/line_driver.h"
+#include "coherence/update_history.h"
 #include "memory/sparse_table.h"
 
 namespace multigrain::dszoom {
@@ -40,6 +41,9 @@ constexpr uint32_t kMostLines = kLongestLine >> MG_FINE_MIN_LINE_SHIFT;
 // second line of a pair.
 enum class Runs : uint8_t { kNever, kLearned, kAlways };
 
+// Whether a load that misses brings the right to store along: never, where a store is likely to come behind it, or (in tests) always.
+enum class RightsAhead : uint8_t { kNever, kLearned, kAlways };
+
 namespace explored {
 struct DriverState;
 }
@@ -49,7 +53,8 @@ class Driver final : public LineDriver, public LineKeeper {
   // `most_ahead` is how many pages are made ready ahead of a thread that touches one after the other for the first time.
   // Errors: more nodes than an entry has bits for; tables that cannot be reserved.
   static Result<std::unique_ptr<Driver>> create(const NodeServices& services, const LineServices& lines,
-                                                unsigned most_ahead = 0, Runs runs = Runs::kNever);
+                                                unsigned most_ahead = 0, Runs runs = Runs::kNever,
+                                                RightsAhead rights_ahead = RightsAhead::kNever);
 
   // --- Protocol, for the pages that are kept coherent by lines. The only fault on such a page is its first touch.
   bool on_fault(PageId page, bool is_write) override;
@@ -101,9 +106,13 @@ class Driver final : public LineDriver, public LineKeeper {
     unsigned next;
   };
 
+  // What a miss is to bring: a copy, the right to store, or that right for a load (RightsAhead).
+  enum class Wanted : uint8_t { kCopy, kRight, kRightAhead };
+
   class StepUnderWay;
 
-  Driver(const NodeServices& services, const LineServices& lines, unsigned most_ahead, Runs runs);
+  Driver(const NodeServices& services, const LineServices& lines, unsigned most_ahead, Runs runs,
+         RightsAhead rights_ahead);
 
   [[nodiscard]] uint64_t frame_offset(uint64_t line) const { return line << shift_; }
   [[nodiscard]] size_t line_size() const { return size_t{1} << shift_; }
@@ -119,8 +128,12 @@ class Driver final : public LineDriver, public LineKeeper {
   bool try_begin_store(const Line& line) {
     return begin_store_here(line.number, [&] { return has_right(line, true); });
   }
-  void miss(Line line, bool stores, const LoadRequest& request);
-  [[nodiscard]] uint32_t run_of(const Line& line, bool stores);
+  [[nodiscard]] bool brings_right_ahead(uint64_t line);
+  void miss_to_load(const Line& line, const LoadRequest& request);
+  void miss(Line line, Wanted wanted, const LoadRequest& request);
+  [[nodiscard]] uint32_t run_of(const Line& line, Wanted wanted);
+  void learn(const Line& line, Wanted wanted, MissKind kind);
+  void learn_updates(uint64_t line, Wanted wanted, MissKind kind);
   Outcome perform(const Step& step, Line& line, std::byte* buffer, HazardScan& scan);
   void give_back(Line& line, std::span<const uint64_t> entries);
   void scan_hazards(NodeId node, const Line& line, bool loads, std::span<const uint64_t> hazards, uint64_t epoch_before,
@@ -135,6 +148,8 @@ class Driver final : public LineDriver, public LineKeeper {
   void pause(unsigned tries, uint64_t since);
 
   const Runs runs_;
+  const RightsAhead rights_ahead_;
+  UpdateHistory updates_;
   std::atomic<bool> takes_no_more_{false};
   SparseTable<Outbox> outboxes_;  // one for each hazard slot
   static constexpr size_t kLocks = 4096;
