@@ -144,6 +144,14 @@ uint64_t hash_of(std::span<const std::byte> bytes) {
 
 }  // namespace
 
+Status make_folder(const std::string& folder) {
+  if (mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST)
+    return fail_errno(errno, fmt::format("cannot make '{}'", folder));
+  if (access(folder.c_str(), R_OK | W_OK | X_OK) != 0)
+    return fail_errno(errno, fmt::format("cannot write to '{}'", folder));
+  return {};
+}
+
 std::string part_name(const std::string& folder, uint64_t number, NodeId node) {
   return fmt::format("{}/memory-{}-{}", folder, number, node.value);
 }

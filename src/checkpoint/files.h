@@ -2,6 +2,7 @@
 //
 //   checkpoint             the head: which run wrote it, and the length and checksum of every part
 //   memory-NUMBER-NODE     a part: a node's books of the shared heap, and the pages whose home it is
+//   lock                   an empty file (folder_lock.h)
 //
 // The checkpoint NUMBER is there from the moment on at which a head that names it has its name: all parts are on the disk by
 // then, and the head replaces the one before by rename(). So a run that ends anywhere in between, or a full disk, leaves the
@@ -55,6 +56,9 @@ struct Head {
   uint64_t root = 0;    // the address that the program gave
   std::vector<Part> parts;
 };
+
+// Makes the folder, if it is not there. Errors: it cannot be made, or it may not be written to.
+Status make_folder(const std::string& folder);
 
 // Returns the name of a part's file in the folder.
 std::string part_name(const std::string& folder, uint64_t number, NodeId node);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "base/guest_environment.h"
 #include "base/shell_status.h"
 #include "checkpoint/files.h"
+#include "checkpoint/folder_lock.h"
 #include "launch/hosted_program.h"
 #include "launch/labels.h"
 #include "launch/local_nodes.h"
@@ -209,10 +211,21 @@ uint64_t checkpoint_in(const std::string& folder) {
   return head && *head ? (*head)->number : 0;
 }
 
+// Returns the lock of the folder to which the run writes checkpoints, if it does.
+Result<std::optional<checkpoint::FolderLock>> lock_folder(const std::string& folder) {
+  if (folder.empty()) return std::nullopt;
+  if (const Status there = checkpoint::make_folder(folder); !there) return tl::unexpected(there.error());
+  auto lock = checkpoint::FolderLock::take(folder, checkpoint::FolderLock::Holder::mgrun());
+  if (!lock) return tl::unexpected(lock.error());
+  return std::move(*lock);
+}
+
 // Runs the program, and again from its last checkpoint when the run is lost, as often as --restart-on-failure says. A
 // checkpoint that was in the folder before is of another run.
 int run_and_restart(LaunchOptions options, const std::string& path, WatchedSignals& signals) {
   const std::string& folder = options.config.checkpoint;
+  const auto lock = lock_folder(folder);
+  if (!lock) return refuse(2, Error{fmt::format("--checkpoint: {}", lock.error().message)});
   const uint64_t before = options.restarts == 0 ? 0 : checkpoint_in(folder);
   for (unsigned restarts = 1;; ++restarts) {
     int status;

@@ -1,12 +1,12 @@
 #include "runtime/checkpoints.h"
 
-#include <sys/mman.h>
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <memory>
+#include <system_error>
 #include <vector>
 
 #include "instrument/abi.h"
@@ -16,6 +16,7 @@
 
 namespace multigrain {
 
+using checkpoint::FolderLock;
 using checkpoint::Head;
 using checkpoint::Part;
 using checkpoint::PartReader;
@@ -51,13 +52,21 @@ Status Checkpoints::create(Node& node) {
   const Config& config = node.config();
   if (config.checkpoint.empty() && config.restart.empty()) return {};
   if (Status refused = refuse_kinds_of_runs(node); !refused) return refused;
-  auto* const made = new Checkpoints(node);
+  std::unique_ptr<Checkpoints> made(new Checkpoints(node));
   const std::string& folder = config.checkpoint;
+  if (!folder.empty()) {
+    if (const Status there = checkpoint::make_folder(folder); !there)
+      return fail("--checkpoint: {}", there.error().message);
+    auto lock = FolderLock::take(folder, FolderLock::Holder::node(config.node));
+    if (!lock) return fail("--checkpoint: {}", lock.error().message);
+    if (config.node == NodeId(0) && !lock->excludes_others())
+      std::fprintf(
+          stderr,
+          "multigrain: --checkpoint: the file system of '%s' has no locks, so nothing keeps two runs from that folder\n",
+          folder.c_str());
+    made->lock_ = std::move(*lock);
+  }
   if (config.node == NodeId(0) && !folder.empty()) {
-    if (mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST)
-      return fail_errno(errno, fmt::format("--checkpoint: cannot make '{}'", folder));
-    if (access(folder.c_str(), R_OK | W_OK | X_OK) != 0)
-      return fail_errno(errno, fmt::format("--checkpoint: cannot write to '{}'", folder));
     const auto head = checkpoint::read_head(folder);
     if (!head) return fail("--checkpoint: {}; remove it, or name another folder", head.error().message);
     if (*head && (*head)->machine.program != made->machine().program)
@@ -67,7 +76,7 @@ Status Checkpoints::create(Node& node) {
           folder);
     if (*head) made->number_ = (*head)->number;
   }
-  g_checkpoints = made;
+  g_checkpoints = made.release();
   return {};
 }
 
@@ -157,8 +166,20 @@ void Checkpoints::restore_here(void*) {
   self.restored_root_ = reinterpret_cast<void*>(head->root);
 }
 
+// A run that writes its checkpoints where this one reads one would take the parts away.
+Result<std::optional<FolderLock>> Checkpoints::keep_writers_away() const {
+  const Config& config = node_.config();
+  std::error_code not_both_there;
+  if (lock_ && std::filesystem::equivalent(config.checkpoint, config.restart, not_both_there)) return std::nullopt;
+  auto lock = FolderLock::take_to_read(config.restart, FolderLock::Holder::node(config.node));
+  if (!lock) return tl::unexpected(lock.error());
+  return std::move(*lock);
+}
+
 Status Checkpoints::restore_own_part(const Head& head) {
   const NodeId self = node_.config().node;
+  const auto undisturbed = keep_writers_away();
+  if (!undisturbed) return tl::unexpected(undisturbed.error());
   auto part = PartReader::open(node_.config().restart, head.number, self, head.parts[self.value]);
   if (!part) return tl::unexpected(part.error());
   SpaceImage space;

@@ -6,11 +6,13 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/config.h"
 #include "base/ids.h"
 #include "checkpoint/files.h"
+#include "checkpoint/folder_lock.h"
 #include "runtime/node.h"
 
 namespace multigrain {
@@ -19,8 +21,8 @@ namespace multigrain {
 class Checkpoints {
  public:
   // Makes this node's, if the settings ask for it. Called before any message is served and before the program runs. Errors:
-  // the run is of a kind that has no checkpoints; the folder cannot be made; it has a checkpoint that another program has
-  // written, or that is damaged.
+  // the run is of a kind that has no checkpoints; the folder cannot be made; another run writes its checkpoints there; it has a
+  // checkpoint that another program has written, or that is damaged.
   static Status create(Node& node);
   // Returns this node's, or nullptr.
   static Checkpoints* get() { return g_checkpoints; }
@@ -67,8 +69,10 @@ class Checkpoints {
   Status restore_own_part(const checkpoint::Head& head);
   static void restore_here(void*);
   Result<checkpoint::Head> head_to_restore() const;
+  Result<std::optional<checkpoint::FolderLock>> keep_writers_away() const;
 
   Node& node_;
+  std::optional<checkpoint::FolderLock> lock_;  // of the folder to which this run writes
   void* restored_root_ = nullptr;
   // How often each of this node's processors has called take().
   std::array<uint64_t, Config::kMaxProcessorsPerNode> calls_{};

@@ -1,12 +1,15 @@
 // Checkpoints of whole runs: a run goes on from one as if nothing had happened, and one that cannot be used is refused.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
+#include "base/child_process.h"
 #include "base/temporary_folder.h"
 #include "support/program_run.h"
 
@@ -73,7 +76,8 @@ TEST_P(EveryProtocol, ARunGoesOnAfterANodeHasDied) {
     EXPECT_THAT(by_itself.text, HasSubstr("restart 1 of 1, from the checkpoint in"));
     EXPECT_THAT(by_itself.text, HasSubstr("began at step 7, wrote 5"));
     EXPECT_EQ(result_in(by_itself.text), result_in(undisturbed.text));
-    EXPECT_THAT(files(), testing::SizeIs(shape.size() == 2 ? 2 : 3)) << "Older parts have gone.";
+    EXPECT_THAT(files(), testing::SizeIs(shape.size() == 2 ? 3 : 4))
+        << "Older parts have gone: there are the lock, the head and the parts.";
   }
 }
 INSTANTIATE_TEST_SUITE_P(Of, EveryProtocol, testing::Values("mgs", "hlrc", "sc", "placement"),
@@ -114,6 +118,32 @@ TEST_F(Checkpoint, ThatDoesNotFitLeavesTheLastOne) {
   EXPECT_EQ(result_in(full.text), result_in(undisturbed.text)) << full.text;
   EXPECT_THAT(full.text, HasSubstr(told));
   EXPECT_THAT(full.text, HasSubstr("began at step 3, wrote 4 checkpoints, failed to write 1"));
+}
+
+TEST_F(Checkpoint, IsOfOneRunAtATime) {
+  const Outcome undisturbed = run({"--nodes", "2"}, {"40", "16"});
+  ASSERT_EQ(undisturbed.status, 0) << undisturbed.text;
+  int out[2];
+  ASSERT_EQ(pipe2(out, O_CLOEXEC), 0);
+  multigrain::ChildStart start;
+  start.command = {MGRUN, "--nodes", "2", "--checkpoint", folder(), ROWS, "40", "16", "50"};
+  start.output = start.error = out[1];
+  const auto first = multigrain::start_child(start);
+  close(out[1]);
+  ASSERT_TRUE(first) << first.error().message;
+  for (int i = 0; i < 600 && !fs::exists(folder() + "/checkpoint"); ++i) usleep(10'000);
+  const std::string why = "another run writes its checkpoints to '" + folder() + "' (process ";
+  for (const char* option : {"--checkpoint", "--restart"}) {
+    const Outcome second = run({"--nodes", "2", option, folder()}, {"40", "16"});
+    EXPECT_EQ(second.status, 2) << second.text;
+    EXPECT_THAT(second.text, HasSubstr(std::string(option) + ": " + why));
+    EXPECT_THAT(second.text, Not(HasSubstr("result")));
+  }
+  const std::string text = multigrain::read_to_end(out[0]);
+  close(out[0]);
+  EXPECT_EQ(multigrain::wait_for_child(*first), 0) << text;
+  EXPECT_EQ(result_in(text), result_in(undisturbed.text));
+  EXPECT_EQ(run({"--nodes", "2", "--restart", folder()}, {"40", "16"}).status, 0) << "The run has ended.";
 }
 
 TEST_F(Checkpoint, OfAnotherRunIsRefused) {
