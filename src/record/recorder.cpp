@@ -9,7 +9,9 @@
 #include <cstring>
 #include <utility>
 
+#include "base/file_size_limit.h"
 #include "base/own_descriptors.h"
+#include "base/write_at.h"
 
 namespace multigrain::record {
 namespace {
@@ -76,9 +78,11 @@ void Recorder::acquired() {
 // --- References
 
 // A thread's first reference comes after whatever has happened: somebody has started the thread.
-Recorder::Stream& Recorder::own_stream() {
-  if (t_stream != nullptr) [[likely]]
-    return *static_cast<Stream*>(t_stream);
+inline Recorder::Stream& Recorder::own_stream() {
+  return t_stream != nullptr ? *static_cast<Stream*>(t_stream) : new_stream();
+}
+
+Recorder::Stream& Recorder::new_stream() {
   const uint32_t number = stream_count_.fetch_add(1);
   if (number >= kMaxStreams) die(1, "--record: the node has had more threads than a recording has room for:", number);
   Stream& stream = streams_[number];
@@ -89,7 +93,7 @@ Recorder::Stream& Recorder::own_stream() {
   return stream;
 }
 
-uint64_t Recorder::granted_at(uint64_t address, bool writes) const {
+inline uint64_t Recorder::granted_at(uint64_t address, bool writes) const {
   const Grants& grants = granted_at_[region_.page_of(reinterpret_cast<const void*>(address))];
   return (writes ? grants.to_write : grants.to_read).load(std::memory_order_acquire);
 }
@@ -102,14 +106,14 @@ void Recorder::reference(const void* address, uint64_t bytes, bool writes, const
     ++stream.private_references;
     return;
   }
-  const uint64_t page_mask = ~(region_.page_size() - 1);
-  if ((first & page_mask) != ((first + bytes - 1) & page_mask))
+  const uint64_t page_size = region_.page_size();
+  if ((first & (page_size - 1)) + bytes > page_size) [[unlikely]]
     return record_pages(stream, first, bytes, writes, caller);
   record(stream, first, static_cast<uint32_t>(bytes), writes, std::max(stream.next, granted_at(first, writes)), caller);
 }
 
-void Recorder::record(Stream& stream, uint64_t address, uint32_t bytes, bool writes, uint64_t clock,
-                      const void* caller) {
+inline void Recorder::record(Stream& stream, uint64_t address, uint32_t bytes, bool writes, uint64_t clock,
+                             const void* caller) {
   auto& to = make_room<ReferenceRecord>(stream.place, ChunkKind::kReferences, stream.number);
   to.address = address | (writes ? kWrites : 0);
   to.caller = reinterpret_cast<uint64_t>(caller);
@@ -236,31 +240,65 @@ Record& Recorder::make_room(Place& place, ChunkKind kind, uint32_t stream) {
     new_chunk(place, kind, stream);
   auto& record = *reinterpret_cast<Record*>(place.next);
   place.next += sizeof(Record);
+  // The buffer has been used before: its records end behind this one.
+  if (static_cast<size_t>(place.end - place.next) >= sizeof(Record))
+    reinterpret_cast<Record*>(place.next)->clock.store(0, std::memory_order_relaxed);
   return record;
 }
 
-// The file reads as zeros where nobody has written.
 void Recorder::new_chunk(Place& place, ChunkKind kind, uint32_t stream) {
-  const uint64_t number = control_.chunks.fetch_add(1);
-  const auto offset = static_cast<off_t>((number + 1) * kChunkBytes);
+  if (place.chunk == nullptr)
+    make_buffer(place, kind, stream);
+  else
+    copy_buffer(place);
+  place.next = reinterpret_cast<std::byte*>(place.chunk + 1);
+  place.end = reinterpret_cast<std::byte*>(place.chunk) + kChunkBytes;
+}
+
+namespace {
+
+[[noreturn]] void die_of_file(int error, off_t offset) {
+  die(1, "--record: the recording cannot grow, since its disk is full, or a file must not be so large (errno, bytes):",
+      static_cast<uint64_t>(error), static_cast<uint64_t>(offset));
+}
+
+}  // namespace
+
+// The file reads as zeros where nobody has written.
+void Recorder::make_buffer(Place& place, ChunkKind kind, uint32_t stream) {
+  const auto offset = static_cast<off_t>((control_.chunks.fetch_add(1) + 1) * kChunkBytes);
   int error = 0;
-  do error = fallocate(fd_, 0, offset, static_cast<off_t>(kChunkBytes)) == 0 ? 0 : errno;
-  while (error == EINTR);
-  if (error != 0)
-    die(1,
-        "--record: the recording cannot grow, since its disk is full, or a file must not be so large (errno, bytes):",
-        static_cast<uint64_t>(error), static_cast<uint64_t>(offset));
-  void* const chunk = mmap(nullptr, kChunkBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, offset);
-  if (chunk == MAP_FAILED) die(1, "--record: cannot map the recording (errno):", static_cast<uint64_t>(errno));
-  if (place.chunk != nullptr) munmap(place.chunk, kChunkBytes);
-  place.chunk = static_cast<std::byte*>(chunk);
-  auto& header = *static_cast<ChunkHeader*>(chunk);
-  header.node = self_.value;
-  header.stream = stream;
-  header.sequence = place.sequence++;
-  header.kind.store(kind, std::memory_order_release);
-  place.next = place.chunk + sizeof(ChunkHeader);
-  place.end = place.chunk + kChunkBytes;
+  {
+    const FileSizeLimitIsAnError limit;
+    do error = fallocate(fd_, 0, offset, static_cast<off_t>(kChunkBytes)) == 0 ? 0 : errno;
+    while (error == EINTR);
+  }
+  if (error != 0) die_of_file(error, offset);
+  void* const mapped = mmap(nullptr, kChunkBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, offset);
+  if (mapped == MAP_FAILED) die(1, "--record: cannot map the recording (errno):", static_cast<uint64_t>(errno));
+  place.chunk = static_cast<ChunkHeader*>(mapped);
+  place.chunk->node = self_.value;
+  place.chunk->is_buffer = 1;
+  place.chunk->stream = stream;
+  place.chunk->kind.store(kind, std::memory_order_release);
+}
+
+// The copy's header comes behind its records, and the buffer is emptied behind the header.
+void Recorder::copy_buffer(Place& place) {
+  const auto offset = static_cast<off_t>((control_.chunks.fetch_add(1) + 1) * kChunkBytes);
+  ChunkHeader& buffer = *place.chunk;
+  ChunkHeader header;
+  header.kind.store(buffer.kind.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  header.node = buffer.node;
+  header.stream = buffer.stream;
+  header.sequence = buffer.sequence;
+  int error = write_at(fd_, &buffer + 1, kChunkBytes - sizeof header, offset + static_cast<off_t>(sizeof header));
+  if (error == 0) error = write_at(fd_, &header, sizeof header, offset);
+  if (error != 0) die_of_file(error, offset);
+  // The clock is the first word of all records.
+  reinterpret_cast<std::atomic<uint64_t>*>(&buffer + 1)->store(0, std::memory_order_release);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  ++buffer.sequence;
 }
 
 // What is loaded later has no names in the trace.
@@ -269,14 +307,17 @@ Status Recorder::describe_mappings() {
   if (maps < 0) return fail_errno(errno, "--record: cannot read /proc/self/maps");
   Place place;
   for (;;) {
-    if (place.end - place.next < 2) new_chunk(place, ChunkKind::kMappings, 0);
+    if (place.end - place.next < 2) {
+      new_chunk(place, ChunkKind::kMappings, 0);
+      std::memset(place.next, 0, static_cast<size_t>(place.end - place.next));
+    }
     const ssize_t got = read(maps, place.next, static_cast<size_t>(place.end - place.next - 1));
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) break;
     place.next += got;
   }
   close(maps);
-  munmap(place.chunk, kChunkBytes);
+  if (place.chunk != nullptr) munmap(place.chunk, kChunkBytes);
   return {};
 }
 

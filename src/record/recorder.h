@@ -52,8 +52,7 @@ class Recorder final : public placement::Observer {
   struct Place {
     std::byte* next = nullptr;
     std::byte* end = nullptr;
-    std::byte* chunk = nullptr;
-    uint32_t sequence = 0;
+    ChunkHeader* chunk = nullptr;  // the buffer
   };
   struct alignas(64) Stream {
     std::atomic<uint64_t> published{0};  // (T1)
@@ -73,6 +72,7 @@ class Recorder final : public placement::Observer {
       : fd_(fd), self_(self), region_(region), control_(control) {}
 
   Stream& own_stream();
+  Stream& new_stream();
   void record(Stream& stream, uint64_t address, uint32_t bytes, bool writes, uint64_t clock, const void* caller);
   void record_pages(Stream& stream, uint64_t address, uint64_t bytes, bool writes, const void* caller);
   [[nodiscard]] uint64_t granted_at(uint64_t address, bool writes) const;
@@ -83,6 +83,8 @@ class Recorder final : public placement::Observer {
   template <typename Record>
   Record& make_room(Place& place, ChunkKind kind, uint32_t stream);
   void new_chunk(Place& place, ChunkKind kind, uint32_t stream);
+  void make_buffer(Place& place, ChunkKind kind, uint32_t stream);
+  void copy_buffer(Place& place);
   void has_right(PageId page, EventKind kind, placement::State right, uint64_t later_than);
   void add_event(PageId page, EventRecord& event, uint64_t later_than);
   [[nodiscard]] uint64_t number_of(PageId page) const;

@@ -31,12 +31,16 @@ enum class ChunkKind : uint32_t {
 };
 
 // This stands before the records of a chunk. Chunk i lies at offset (i + 1) * kChunkBytes.
+//
+// A stream has one chunk that is mapped, its buffer, to which its records go. A full buffer is copied into another chunk by a system
+// call, and begins again as the next in sequence: so that no page is touched for the first time but the buffer's. Whenever a process
+// ends, each record is in the buffer, in the copy, or in both, which then have the same sequence.
 struct ChunkHeader {
   std::atomic<ChunkKind> kind{};  // written last; 0: the node took the chunk, and ended before it used it
   uint16_t node = 0;
-  uint16_t reserved = 0;
-  uint32_t stream = 0;    // the thread's, of its node
-  uint32_t sequence = 0;  // the number of this chunk in its stream
+  uint16_t is_buffer = 0;  // 0: it is a copy
+  uint32_t stream = 0;     // the thread's, of its node
+  uint32_t sequence = 0;   // the number of this chunk in its stream
   uint64_t padding = 0;
 };
 static_assert(sizeof(ChunkHeader) == 24);
@@ -44,9 +48,10 @@ static_assert(sizeof(ChunkHeader) == 24);
 // Bytes of shared memory that a thread has read or written. Those of one access are in one page; of an access that crosses pages
 // there are several records. Clocks never fall in a stream.
 struct ReferenceRecord {
-  std::atomic<uint64_t> clock{0};  // written last; 0: there are no more records in this chunk
-  uint64_t address = 0;            // bit 63: it was written
-  uint64_t caller = 0;             // behind the instruction
+  std::atomic<uint64_t> clock{
+      0};                // written last; 0: there are no more records in this chunk, and what follows means nothing
+  uint64_t address = 0;  // bit 63: it was written
+  uint64_t caller = 0;   // behind the instruction
   uint32_t bytes = 0;
   uint32_t private_references = 0;  // since the record before
 };

@@ -72,7 +72,15 @@ template <typename Record>
 class Stream {
  public:
   Stream(const Mapped& file, std::vector<uint64_t> chunks) : file_(file), chunks_(std::move(chunks)) {
-    std::ranges::sort(chunks_, {}, [&](uint64_t number) { return file_.chunk(number).sequence; });
+    // A buffer that was not emptied behind its copy has that one's number.
+    const auto place = [&](uint64_t number) {
+      const ChunkHeader& chunk = file_.chunk(number);
+      return std::pair(chunk.sequence, chunk.is_buffer);
+    };
+    std::ranges::sort(chunks_, {}, place);
+    const auto same = [&](uint64_t a, uint64_t b) { return place(a).first == place(b).first; };
+    const auto copied = std::ranges::unique(chunks_, same);
+    chunks_.erase(copied.begin(), copied.end());
     settle();
   }
   [[nodiscard]] bool is_at_end() const { return chunk_ == chunks_.size(); }
@@ -138,7 +146,8 @@ class Merge {
         events[chunk.node].push_back(i);
       } else if (kind == ChunkKind::kMappings) {
         const char* const text = reinterpret_cast<const char*>(&chunk + 1);
-        mappings[chunk.sequence] = std::string(text, strnlen(text, kChunkBytes - sizeof chunk));
+        if (chunk.is_buffer == 0 || !mappings.contains(chunk.sequence))
+          mappings[chunk.sequence] = std::string(text, strnlen(text, kChunkBytes - sizeof chunk));
       } else {
         return fail("chunk {} of the recording was overwritten by the program", i);
       }
