@@ -250,6 +250,67 @@ class OnSeveralNodes(unittest.TestCase):
         for nodes in (2, 3):
             self.same(nodes, f"{PROGRAMS}/shared_locks")
 
+    def test_families_of_processes(self):
+        for nodes in (1, 2, 3):
+            self.same(nodes, f"{PROGRAMS}/families", "2")
+
+    def test_what_processes_share(self):
+        for nodes in (1, 2, 3):
+            for threads in ("0", "2", "4"):
+                self.same(nodes, f"{PROGRAMS}/segments", threads)
+
+    def test_a_thousand_children_leave_nothing(self):
+        def left():
+            with open("/proc/net/unix", encoding="ascii") as file:
+                sockets = {line.split(None, 7)[7] for line in file if len(line.split(None, 7)) == 8}
+            return {name for name in os.listdir("/dev/shm")} | {name for name in sockets if "multigrain" in name}
+
+        for nodes in (1, 2):
+            before = left()
+            with self.subTest(nodes=nodes):
+                hosted = (f"{BIN}/mgrun", "--nodes", str(nodes), "--binary", "--")
+                with subprocess.Popen(
+                    (*hosted, f"{PROGRAMS}/children", "1000"), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+                ) as process:
+                    output, message = process.communicate(timeout=PATIENCE_S)
+                    self.assertEqual((process.returncode, output, message),
+                        (0, b"1000 exist\n1000 right, sum 499500, no more 1, own 1\n", b""))  # fmt: skip
+                self.assertEqual(processes_of(os.getpid(), "mghost-node" if nodes > 1 else "mghost"), [])
+            self.assertLessEqual(left(), before)
+
+    def test_python_with_many_processes(self):
+        program = """
+import multiprocessing, os
+from multiprocessing import shared_memory
+def square(x): return x * x
+def work(queue, lock, value, name):
+    memory = shared_memory.SharedMemory(name)
+    for _ in range(100):
+        with lock:
+            value.value += 1
+            memory.buf[0] = (memory.buf[0] + 1) % 251
+    memory.close()
+    queue.put(os.getpid() != os.getppid())
+if __name__ == '__main__':
+    queue, lock, value = multiprocessing.Queue(), multiprocessing.Lock(), multiprocessing.Value('i', 0)
+    memory = shared_memory.SharedMemory(create=True, size=100)
+    workers = [multiprocessing.Process(target=work, args=(queue, lock, value, memory.name)) for _ in range(4)]
+    for worker in workers: worker.start()
+    print([queue.get() for _ in workers])
+    for worker in workers: worker.join()
+    print(value.value, memory.buf[0], [worker.exitcode for worker in workers])
+    memory.close()
+    memory.unlink()
+    for way in ('fork', 'spawn', 'forkserver'):
+        with multiprocessing.get_context(way).Pool(2) as pool: print(way, sum(pool.map(square, range(100))))
+"""
+        script = os.path.join(tempfile.mkdtemp(prefix="multigrain-guest-"), "processes.py")
+        self.addCleanup(shutil.rmtree, os.path.dirname(script), ignore_errors=True)
+        with open(script, "w", encoding="ascii") as file:
+            file.write(program)
+        for nodes in (1, 2):
+            self.same(nodes, shutil.which("python3"), script)
+
     def test_what_the_system_keeps_for_a_process(self):
         for nodes in (1, 2, 4):
             self.same(nodes, f"{PROGRAMS}/kernel")

@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -123,7 +124,8 @@ CannotExecute Nodes::run(const std::string& path, std::vector<std::string> argum
   const uint64_t bytes = guest_.back().end - guest_.back().begin + kLow.end - kLow.begin;
   const auto memory = node_.heap().allocate(bytes, kPageSize, {.policy = HomePolicy::kFirstTouch});
   if (!memory) return failed(memory.error().message);
-  const auto begin = reinterpret_cast<uint64_t>(memory->address);
+  // Every node must know the same ranges.
+  const uint64_t begin = std::max(reinterpret_cast<uint64_t>(memory->address), guest_.back().begin);
   // The guest has nothing mapped yet, so it has no rights anywhere.
   mprotect(node_.region().base(), node_.region().size(), PROT_NONE);
   AreaCaches& others = *this;
