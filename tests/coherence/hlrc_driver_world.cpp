@@ -361,9 +361,9 @@ World::World(const Scenario& of)
     for (unsigned place = 0; place < 2; ++place)
       pieces_.emplace_back(words + words::kToLines + place * words::kToLinesBytes, (1 + kMaxPages) * kWordBytes);
     pieces_.emplace_back(words + words::kNotices, std::min(words::kNoticeCount, kLogEntries) * kWordBytes);
-    for (unsigned writer = 0; writer < kMaxNodes; ++writer)
-      pieces_.emplace_back(words + words::kFetchLog + writer * words::kFetchLogCount * kWordBytes,
-                           std::min(words::kFetchLogCount, kLogEntries) * kWordBytes);
+    // The rings' first entries lie together.
+    pieces_.emplace_back(words + words::kFetchLog,
+                         kMaxNodes * std::min(words::kFetchLogCount, kLogEntries) * kWordBytes);
   }
   size_t bytes = 0;
   for (const std::span<std::byte> piece : pieces_) bytes += piece.size();

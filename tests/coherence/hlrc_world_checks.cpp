@@ -60,9 +60,8 @@ std::string in_words(Word word) {
   if (segment_of(word) == SegmentId::kFrames)
     return fmt::format("page {} word {} of node {}", offset / kPage, offset % kPage / kWordBytes, node);
   if (offset >= words::kFetchLog) {
-    const uint64_t slot = (offset - words::kFetchLog) / kWordBytes;
-    return fmt::format("entry {} of node {} in the fetch log of node {}", slot % words::kFetchLogCount,
-                       slot / words::kFetchLogCount, node);
+    const words::FetchLogPlace place = words::fetch_log_place(kMaxNodes, offset);
+    return fmt::format("entry {} of node {} in the fetch log of node {}", place.entry, place.node, node);
   }
   if (offset >= words::kToLines && offset < words::kNotices)
     return fmt::format("word {} of what node {} wants to move to lines", (offset - words::kToLines) / kWordBytes, node);

@@ -10,8 +10,7 @@ uint64_t FetchLog::capacity() const {
 }
 
 uint64_t FetchLog::word_of(size_t node, uint64_t position) const {
-  const uint64_t entries = capacity();
-  return words::kFetchLog + (node * entries + position % entries) * sizeof(uint64_t);
+  return words::fetch_log_word(nodes_, node, position);
 }
 
 FetchLog::FetchLog(Fabric& fabric)
