@@ -324,6 +324,24 @@ class Charges(unittest.TestCase):
         self.assertGreater(often["run"]["turns"], 2 * rarely["run"]["turns"])
         self.assertEqual(total(often, "user_ns"), total(rarely, "user_ns"))
 
+    def test_what_a_full_ring_holds_back_takes_no_turns_until_there_is_room(self):
+        # The first node's private memory, with a mesh, goes to the others: more than a ring has room for. How long they take to
+        # receive it says nothing about how often anybody looks.
+        def turns(price):
+            with (
+                tempfile.TemporaryDirectory() as directory,
+                open(f"{BIN}/../share/multigrain/machines/today-rdma.json") as file,
+            ):
+                machine = json.load(file)
+                machine["costs"]["receive_byte"] = {"value": price, "unit": "ns", "source": "this test"}
+                path = os.path.join(directory, "machine.json")
+                with open(path, "w") as changed:
+                    json.dump(machine, changed)
+                return profile(2, 1, "unstructured-kernel", protocol="mgs", machine=path)["run"]["turns"]
+
+        fast, slow = turns(0), turns(1000)
+        self.assertLess(slow, 2 * fast)
+
     def test_every_transition_of_a_page_is_charged(self):
         def jacobi(protocol, options, price):
             with tempfile.TemporaryDirectory() as directory:

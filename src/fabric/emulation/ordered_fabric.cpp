@@ -10,8 +10,7 @@
 namespace multigrain {
 namespace {
 
-// After this time, in nanoseconds, a node whose messages have found a ring full, or which has other work that it could not do,
-// tries again.
+// After this time, in nanoseconds, a node which has work that it could not do tries again.
 constexpr Nanoseconds kRetry = 1000;
 
 }  // namespace
@@ -23,7 +22,7 @@ std::span<OrderedFabric::Pending> OrderedFabric::map_pending(size_t count) {
 
 OrderedFabric::OrderedFabric(std::unique_ptr<Fabric> inner, ShmFabric& shm, const NetworkModel& model,
                              std::span<NodeState> nodes, unsigned processors)
-    : VirtualFabric(std::move(inner), model, nodes), shm_(shm), pending_(map_pending(processors + 1)) {
+    : VirtualFabric(std::move(inner), model, nodes), shm_(shm), nodes_(nodes), pending_(map_pending(processors + 1)) {
   // No sender needs to wake a thread of this node: the turn wakes it.
   shm_.begin_polling();
   ordered::set_later(this);
@@ -137,7 +136,10 @@ void OrderedFabric::send(NodeId to, const MessageHeader& header, std::span<const
 
 void OrderedFabric::announce(NodeId to, Nanoseconds arrival, Nanoseconds now) {
   ordered::make_ready(virtual_time::handler_of(to.value), arrival);
-  if (shm_.holds_back()) ordered::make_ready(virtual_time::handler_of(self().value), now);
+  if (!shm_.holds_back()) return;
+  // The flag comes first: if a receiver has made room before it could see that, this node's handler finds the room.
+  nodes_[self().value].holds_back.store(1, std::memory_order_seq_cst);
+  ordered::make_ready(virtual_time::handler_of(self().value), now);
 }
 
 void OrderedFabric::fetch_part(const Message& message, uint32_t from, std::span<std::byte> bytes) {
@@ -148,16 +150,19 @@ void OrderedFabric::fetch_part(const Message& message, uint32_t from, std::span<
 void OrderedFabric::serve() {
   while (!stop_serving_.exchange(false, std::memory_order_seq_cst)) {
     shm_.flush().for_each([&](NodeId to) { ordered::make_ready(virtual_time::handler_of(to.value), now_); });
+    // No receiver makes room between the two: this thread has the turn.
+    nodes_[self().value].holds_back.store(shm_.holds_back() ? 1 : 0, std::memory_order_seq_cst);
     const auto first = shm_.first_arrived();
     Nanoseconds due = kNever;
     if (first) due = first->arrival == 0 ? now_ : std::max(first->arrival, free_at_);
     if (due <= now_) {
       shm_.handle_one(first->source);
+      if (nodes_[first->source].holds_back.load(std::memory_order_seq_cst) != 0)
+        ordered::make_ready(virtual_time::handler_of(first->source), now_);
       return;
     }
     if (again_at_ <= now_) break;
     due = std::min(due, again_at_);
-    if (shm_.holds_back()) due = std::min(due, now_ + kRetry);
     // A message that is sent meanwhile may arrive before.
     now_ = due == kNever ? ordered::wait() : ordered::pass(due);
     // What the thread does before it comes back here is done now.

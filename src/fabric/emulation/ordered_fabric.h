@@ -3,8 +3,8 @@
 //
 // Times are those of VirtualFabric, but that a message's handler runs when its turn in virtual time has come: a node's
 // handler is a participant, which handles one message after the other, in the order of their arrivals, each when it has
-// arrived and the one before is done; but what a full ring has held back comes after what is in the ring. No processor
-// handles messages.
+// arrived and the one before is done; but what a full ring has held back comes after what is in the ring. The sender's handler
+// puts that into the ring when the receiver's has made room, which it is told. No processor handles messages.
 //
 // Remote memory operations and atomics take effect when they arrive at the other node: a put when its last byte does, the
 // others when their requests do. That is an event of the participant that has started them, beside the event for which it
@@ -89,6 +89,7 @@ class OrderedFabric final : public VirtualFabric, private ordered::Later {
   void announce(NodeId to, Nanoseconds arrival, Nanoseconds now);
 
   ShmFabric& shm_;
+  const std::span<NodeState> nodes_;
   // Of the protocol handler, and of the processors; mapped, zero at first (MappedObject).
   const std::span<Pending> pending_;
   // When the last message to each node arrives: messages from one node to another stay in order.

@@ -27,6 +27,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <span>
 
@@ -50,6 +51,8 @@ class VirtualFabric : public ForwardingFabric, public MappedObject {
     Resource out;
     Resource in;
     Resource handler;
+    // In ordered execution, not 0: full rings hold messages of this node back, so a node that makes room tells its handler.
+    alignas(64) std::atomic<uint32_t> holds_back;
   };
 
   // `inner` hands each message's `not_before` on as its arrival, without delay. `nodes` has the state of each node.
