@@ -311,7 +311,7 @@ TEST(RecordTest, StacksAreSharedWhereOtherThreadsUseThem) {
     ++made[reference.processor];
     if (reference.access != Access::kWrite) continue;
     const Site& site = trace.header.sites[reference.site];
-    EXPECT_EQ(site.function, "count");
+    EXPECT_EQ(site.function, "count, on counter.hits (long)");
     EXPECT_EQ(site.line, 9u);
     counters.insert(reference.address);
   }
@@ -471,7 +471,7 @@ TEST(RecordTest, KilledProgramLeavesAPrefix) {
 
 TEST(RecordTest, FullDiskIsASentenceAndAPrefix) {
   const Folder folder;
-  // 16 bytes a reference do not fit in 4 MiB; the merged trace does.
+  // The records of a million references that have nothing in common do not fit in 4 MiB; the merged trace does.
   const auto [status, output] = shell("bash -c 'ulimit -f 4096; exec " + kMgtrace + " record -o " + folder / "t.mgt" +
                                       " " + kPrograms + "/long.traced 1000000'");
   EXPECT_EQ(status, 1) << output;
@@ -499,6 +499,63 @@ TEST(RecordTest, LimitStopsTheRecordingButNotTheProgram) {
   ASSERT_TRUE(file) << file.error().message;
   EXPECT_GE((*file)->references(), 50000u);
   EXPECT_LT((*file)->references(), 100000u);
+}
+
+// A loop's references have one record, and the limit may be within it.
+TEST(RecordTest, LimitStopsTheRecordingWithinALoop) {
+  const Folder folder;
+  const auto [status, output] =
+      shell(kMgtrace + " record --limit 50000 -o " + folder / "t.mgt" + " " + kPrograms + "/long.traced 1000000 loop");
+  EXPECT_EQ(status, 1) << output;
+  EXPECT_THAT(output, HasSubstr("the limit on references was reached"));
+  auto file = TraceFile::open(folder / "t.mgt");
+  ASSERT_TRUE(file) << file.error().message;
+  EXPECT_NEAR(static_cast<double>((*file)->references()), 50000.0, 1000.0);
+}
+
+// What one record says of a whole loop or block is what its references were, one by one. (Vectors, and loops that the compiler has
+// unrolled, would make others: the program is compiled without.)
+TEST(RecordTest, LoopsHaveTheirReferencesInOrder) {
+  const Whole trace = record("loops");
+  constexpr uint64_t kSize = 24;
+  const uint64_t first = trace.allocation("first").first, second = trace.allocation("second").first;
+  const uint64_t nodes = trace.allocation("nodes").first;
+  std::vector<std::pair<uint64_t, Access>> expected;
+  const auto read = [&](uint64_t block, uint64_t i) { expected.emplace_back(block + 4 * i, Access::kRead); };
+  const auto write = [&](uint64_t block, uint64_t i) { expected.emplace_back(block + 4 * i, Access::kWrite); };
+  for (uint64_t i = 0; i < kSize; i += 3) write(first, i);
+  for (uint64_t i = 0; i < kSize / 4; ++i) write(first, 4 * i);
+  for (uint64_t i = 0; i < kSize; ++i) write(second, i);
+  for (uint64_t i = 0; i < 8; ++i) read(second, 7 - i), read(first, i), write(first, i);
+  for (uint64_t i = 0; i <= 5; ++i) read(second, i);
+  const size_t before_nodes = expected.size();
+  for (uint64_t i = 0; i < 4; ++i) {
+    read(second, i);
+    if (i % 2 == 0) read(second, i + 1), read(first, i + 2), write(first, i);
+  }
+  std::vector<std::pair<uint64_t, Access>> found, found_of_nodes;
+  for (const Reference& reference : trace.references) {
+    const bool is_of_blocks = reference.address - first < 4 * kSize || reference.address - second < 4 * kSize;
+    if (is_of_blocks) found.emplace_back(reference.address, reference.access);
+    if (reference.address - nodes >= 48) continue;
+    if (reference.access == Access::kRead) found_of_nodes.emplace_back(reference.address, reference.access);
+  }
+  EXPECT_GT(before_nodes, 60u);
+  EXPECT_EQ(found, expected);
+  // walk() reads a value and a pointer of each node, in whatever order the compiler has chosen.
+  ASSERT_EQ(found_of_nodes.size(), 6u);
+  for (size_t i = 0; i < 6; ++i) EXPECT_EQ((found_of_nodes[i].first - nodes) / 16, i / 2);
+}
+
+// Fields have their names and types, and inlined functions their callers.
+TEST(RecordTest, SharingNamesFieldsAndInlinedFrames) {
+  const Folder folder;
+  const auto [status, output] =
+      shell("TMPDIR=" + folder.path() + " " + kMgtrace + " sharing -- " + kPrograms + "/fields.traced");
+  EXPECT_EQ(status, 0) << output;
+  EXPECT_THAT(output, HasSubstr("1  table"));
+  EXPECT_THAT(output, HasSubstr("fields.c:19 (count, on pair.second (amount), in left (fields.c:25))"));
+  EXPECT_THAT(output, HasSubstr("fields.c:19 (count, on pair.second (amount), in right (fields.c:29))"));
 }
 
 TEST(RecordTest, BadCommandsAreSentences) {
@@ -548,7 +605,11 @@ TEST(RecordTest, SharingRecordsAProgram) {
                                       " sharing -- " + kPrograms + "/stack.traced");
   EXPECT_EQ(status, 0) << output;
   EXPECT_THAT(output, HasSubstr("1  stack of processor 0"));
-  EXPECT_THAT(output, HasSubstr("stack.c:9 (count) wants the line that stack.c:9 (count) has written"));
+  EXPECT_THAT(
+      output,
+      HasSubstr(
+          "stack.c:9 (count, on counter.hits (long)) wants the line that stack.c:9 (count, on counter.hits (long)) "
+          "has written"));
   EXPECT_EQ(folder.files(), 0u);
   EXPECT_EQ(shell(kMgtrace + " sharing -o " + folder / "t.mgt" + " " + kPrograms + "/threads.traced").first, 7);
   EXPECT_EQ(folder.files(), 1u);

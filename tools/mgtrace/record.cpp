@@ -201,8 +201,9 @@ Command add_record(CLI::App& app) {
          "PROGRAM without instrumentation, or PROGRAM itself")
       ->type_name("PROGRAM");
   sub->add_option("--limit", options->limit, "Stop recording after about so many references");
-  sub->add_option("--scratch", options->scratch,
-                  "Folder for 16 bytes a reference while the program runs; the output's by default");
+  sub->add_option(
+      "--scratch", options->scratch,
+      "Folder for the recording (up to 16 bytes a reference) while the program runs; the output's by default");
   sub->add_option("--level", options->level, "Compression, 1 to 19")->check(CLI::Range(1, 19))->capture_default_str();
   sub->add_flag("--json", options->json, "Print the summary as JSON");
   sub->prefix_command();

@@ -20,7 +20,6 @@ namespace multigrain::trace {
 namespace {
 
 using raw::Kind;
-using raw::Record;
 
 // After so many references private ones are reported, so that there are few such events and none is far from its place.
 constexpr uint64_t kPrivateInterval = 1u << 16;
@@ -83,6 +82,26 @@ class Pages {
 struct Chunk {
   uint64_t sequence;
   uint64_t number;
+  bool is_buffer;
+};
+
+// References that are recorded together.
+struct Group {
+  std::vector<raw::AccessDescription> accesses;  // with the sites' numbers
+  std::vector<uint64_t> strides;                 // of a loop
+  uint64_t private_references = 0;
+  uint32_t bases = 0;
+  bool is_loop = false;
+};
+
+// What a stream has next: a reference, or an event.
+struct Item {
+  Kind kind = Kind::kNone;
+  uint8_t size = 0;
+  SiteId site = 0;
+  uint64_t address = 0;
+  uint64_t private_references = 0;  // since the item before
+  uint64_t value = 0;               // of an event
 };
 
 // These are one processor's records, as far as they have been merged.
@@ -90,18 +109,25 @@ struct Stream {
   ProcessorId processor = 0;
   std::vector<Chunk> chunks;
   size_t chunk = 0;
-  const Record* at = nullptr;
-  const Record* end = nullptr;
-  uint64_t clock = 0;               // the clock of the last record taken
-  uint64_t next_clock = 0;          // the clock of *at
-  uint64_t private_references = 0;  // how many have not been reported yet
+  const uint64_t* at = nullptr;  // the record behind the item, or behind its group
+  const uint64_t* end = nullptr;
+  Item item;
+  // The rest of a group.
+  const Group* group = nullptr;  // nullptr: the item is the last one, or of no group
+  uint32_t access = 0;           // the item's
+  uint64_t iterations = 0;       // the present one and those behind it
+  uint64_t addresses[raw::kMaxBases] = {};
+  uint64_t own_private_references = 0;  // records of these, for the next item
+  uint64_t clock = 0;                   // the clock of the last item taken
+  uint64_t next_clock = 0;              // the item's
+  uint64_t private_references = 0;      // how many have not been reported yet
   uint64_t stack = 0;
   bool stack_is_shared = false;
   bool running = false;
 };
 
-Kind kind_of(const Record& record) {
-  return static_cast<Kind>(record.head >> 56);
+Kind kind_of(uint64_t head) {
+  return static_cast<Kind>(head >> 56);
 }
 
 }  // namespace
@@ -113,13 +139,16 @@ struct MergedTrace::Implementation {
   const std::byte* file = nullptr;
   size_t file_bytes = 0;
   bool consume = false;
-  uint64_t chunk_count = 0;
+  bool is_merging = false;       // the records are read for the second time
+  uint64_t reference_count = 0;  // of all records
   uint64_t stop_clock = ~uint64_t{0};
 
+  std::vector<Group> groups;
   std::vector<Stream> streams;
   std::vector<Stream*> heap;  // ordered by next_clock, with the least in front
   Stacks stacks;
   Pages shared_pages;  // those to which a processor refers that does not have its own stack there
+  std::unordered_map<std::string, uint32_t> names;
   std::unordered_map<SiteId, uint32_t> names_of_sites;
   std::unordered_map<ProcessorId, uint32_t> names_of_stacks;
   uint64_t merged = 0;
@@ -137,10 +166,15 @@ struct MergedTrace::Implementation {
   }
 
   Status read_descriptions(int descriptor);
+  Status read_sites(const char* at, const char* end);
+  Status read_groups(const char* at, const char* end);
   Status map_chunks();
   void find_shared_pages();
   bool enter_chunk(Stream& stream);
+  void leave_chunk(Stream& stream);
   bool advance(Stream& stream);
+  bool advance_in_group(Stream& stream);
+  bool read_record(Stream& stream);
   void step(Stream& stream);
   void report_private(Stream& stream);
   void emit(const Stream& stream, EventKind kind, uint64_t address, uint64_t value, SiteId site, uint32_t name);
@@ -163,46 +197,81 @@ Status MergedTrace::Implementation::read_descriptions(int descriptor) {
   }
   header.sites.emplace_back();
   header.names.emplace_back();
-  std::unordered_map<std::string, uint32_t> names;
   for (size_t offset = 0; offset + sizeof(raw::DescriptionHeader) <= text.size();) {
     raw::DescriptionHeader description;
     std::memcpy(&description, text.data() + offset, sizeof description);
     offset += sizeof description;
     if (description.bytes > text.size() - offset) break;
-    const char* at = text.data() + offset;
-    const char* const end = at + description.bytes;
+    const char* const at = text.data() + offset;
     offset += description.bytes;
-    if (description.kind != raw::Description::kSites || description.bytes < 2 * sizeof(uint32_t)) continue;
-    const auto number = [&at, end](uint32_t& value) {
-      if (static_cast<size_t>(end - at) < sizeof value) return false;
-      std::memcpy(&value, at, sizeof value);
-      at += sizeof value;
-      return true;
-    };
-    const auto string = [&at, end](std::string& value) {
-      const auto* const zero = static_cast<const char*>(std::memchr(at, 0, static_cast<size_t>(end - at)));
-      if (zero == nullptr) return false;
-      value.assign(at, zero);
-      at = zero + 1;
-      return true;
-    };
-    uint32_t first = 0;
-    uint32_t count = 0;
-    bool good = number(first) && number(count) && first == header.sites.size();
-    for (uint32_t i = 0; good && i < count; ++i) {
-      Site site;
-      std::string name;
-      good = number(site.line) && string(site.file) && string(site.function) && string(name);
-      if (!good) break;
-      if (!name.empty()) {
-        const auto [found, added] = names.try_emplace(name, static_cast<uint32_t>(header.names.size()));
-        if (added) header.names.push_back(name);
-        names_of_sites[static_cast<SiteId>(header.sites.size())] = found->second;
-      }
-      header.sites.push_back(std::move(site));
-    }
-    if (!good) return fail("the recorder's descriptions of sites are damaged after {} sites", header.sites.size() - 1);
+    Status good;
+    if (description.kind == raw::Description::kSites) good = read_sites(at, at + description.bytes);
+    if (description.kind == raw::Description::kGroups) good = read_groups(at, at + description.bytes);
+    if (!good) return good;
   }
+  return {};
+}
+
+namespace {
+
+// Takes a number or a structure from the front of [at, end). Returns whether it is there.
+template <typename T>
+bool take(const char*& at, const char* end, T& value) {
+  if (static_cast<size_t>(end - at) < sizeof value) return false;
+  std::memcpy(&value, at, sizeof value);
+  at += sizeof value;
+  return true;
+}
+
+}  // namespace
+
+Status MergedTrace::Implementation::read_sites(const char* at, const char* end) {
+  const auto string = [&at, end](std::string& value) {
+    const auto* const zero = static_cast<const char*>(std::memchr(at, 0, static_cast<size_t>(end - at)));
+    if (zero == nullptr) return false;
+    value.assign(at, zero);
+    at = zero + 1;
+    return true;
+  };
+  uint32_t first = 0;
+  uint32_t count = 0;
+  bool good = take(at, end, first) && take(at, end, count) && first == header.sites.size();
+  for (uint32_t i = 0; good && i < count; ++i) {
+    Site site;
+    std::string name;
+    good = take(at, end, site.line) && string(site.file) && string(site.function) && string(name);
+    if (!good) break;
+    if (!name.empty()) {
+      const auto [found, added] = names.try_emplace(name, static_cast<uint32_t>(header.names.size()));
+      if (added) header.names.push_back(name);
+      names_of_sites[static_cast<SiteId>(header.sites.size())] = found->second;
+    }
+    header.sites.push_back(std::move(site));
+  }
+  if (!good) return fail("the recorder's descriptions of sites are damaged after {} sites", header.sites.size() - 1);
+  return {};
+}
+
+Status MergedTrace::Implementation::read_groups(const char* at, const char* end) {
+  uint32_t first = 0;
+  uint32_t count = 0;
+  bool good = take(at, end, first) && take(at, end, count) && first == groups.size();
+  for (uint32_t i = 0; good && i < count; ++i) {
+    Group group;
+    uint32_t numbers[4] = {};  // accesses, bases, whether it is a loop
+    good = take(at, end, numbers) && take(at, end, group.private_references) && numbers[0] > 0 &&
+           numbers[0] <= static_cast<size_t>(end - at) / sizeof(raw::AccessDescription) && numbers[1] <= raw::kMaxBases;
+    if (!good) break;
+    group.bases = numbers[1];
+    group.is_loop = numbers[2] != 0;
+    group.strides.resize(group.is_loop ? group.bases : 0);
+    for (uint64_t& stride : group.strides) good = good && take(at, end, stride);
+    group.accesses.resize(numbers[0]);
+    for (raw::AccessDescription& access : group.accesses)
+      good = good && take(at, end, access) && access.base < group.bases;
+    if (good) groups.push_back(std::move(group));
+  }
+  if (!good) return fail("the recorder's descriptions of references are damaged after {} groups", groups.size());
   return {};
 }
 
@@ -239,7 +308,7 @@ Status MergedTrace::Implementation::map_chunks() {
   }
   streams.resize(control.processors);
   for (size_t i = 0; i < streams.size(); ++i) streams[i].processor = static_cast<ProcessorId>(i);
-  chunk_count = std::min<uint64_t>(control.chunks, file_bytes / raw::kChunkBytes - 1);
+  const uint64_t chunk_count = std::min<uint64_t>(control.chunks, file_bytes / raw::kChunkBytes - 1);
   for (uint64_t i = 0; i < chunk_count; ++i) {
     raw::ChunkHeader chunk;
     std::memcpy(&chunk, file + (i + 1) * raw::kChunkBytes, sizeof chunk);
@@ -247,14 +316,17 @@ Status MergedTrace::Implementation::map_chunks() {
     if (chunk.magic != raw::kChunkMagic || chunk.processor >= streams.size()) {
       return fail("chunk {} of the recorder's streams was overwritten by the program", i);
     }
-    streams[chunk.processor].chunks.push_back({chunk.sequence, i});
+    streams[chunk.processor].chunks.push_back({chunk.sequence, i, chunk.is_buffer != 0});
     facts.raw_bytes += raw::kChunkBytes;
   }
   for (Stream& stream : streams) {
-    std::sort(stream.chunks.begin(), stream.chunks.end(),
-              [](const Chunk& a, const Chunk& b) { return a.sequence < b.sequence; });
+    std::ranges::sort(stream.chunks, {}, [](const Chunk& chunk) { return std::pair(chunk.sequence, chunk.is_buffer); });
+    // A buffer that was not emptied behind its copy has that one's number.
+    const auto copied = std::ranges::unique(stream.chunks, {}, &Chunk::sequence);
+    stream.chunks.erase(copied.begin(), copied.end());
   }
   find_shared_pages();
+  is_merging = true;
   for (Stream& stream : streams) {
     if (enter_chunk(stream) && advance(stream)) heap.push_back(&stream);
   }
@@ -264,69 +336,133 @@ Status MergedTrace::Implementation::map_chunks() {
 // Which memory of a thread's stack other threads use is known only at the end, but the thread itself may have used it before.
 // So this looks at all references once before they are merged.
 void MergedTrace::Implementation::find_shared_pages() {
-  for (Stream& stream : streams) {
+  for (const Stream& stream : streams) {
+    Stream whole = stream;
     uint64_t low = 0;
     uint64_t bytes = 0;
-    for (stream.chunk = 0; enter_chunk(stream); ++stream.chunk) {
-      while (stream.at < stream.end) {
-        const Record& record = *stream.at;
-        const Kind kind = kind_of(record);
-        const uint64_t address = record.head & raw::kAddressMask;
-        if (kind == Kind::kNone) break;
-        if (kind == Kind::kRead || kind == Kind::kWrite) {
-          if (address - low >= bytes) shared_pages.insert(address);
-        } else if (kind != Kind::kTime) {
-          if (stream.end - stream.at < 2) break;
-          raw::EventTail tail;
-          std::memcpy(&tail, &record + 1, sizeof tail);
-          if (kind == Kind::kStart) low = address, bytes = tail.value;
-          ++stream.at;
-        }
-        ++stream.at;
+    if (!enter_chunk(whole)) continue;
+    while (advance(whole)) {
+      const Item& item = whole.item;
+      if (item.kind == Kind::kRead || item.kind == Kind::kWrite) {
+        ++reference_count;
+        if (item.address - low >= bytes) shared_pages.insert(item.address);
+      } else if (item.kind == Kind::kStart) {
+        low = item.address, bytes = item.value;
       }
+      whole.clock = whole.next_clock;
+      if (whole.clock > stop_clock) break;
     }
-    stream.chunk = 0;
   }
 }
 
 bool MergedTrace::Implementation::enter_chunk(Stream& stream) {
   if (stream.chunk >= stream.chunks.size()) return false;
   const std::byte* const begin = file + (stream.chunks[stream.chunk].number + 1) * raw::kChunkBytes;
-  stream.at = reinterpret_cast<const Record*>(begin + sizeof(raw::ChunkHeader));
-  stream.end = stream.at + raw::kRecordsOfChunk;
+  stream.at = reinterpret_cast<const uint64_t*>(begin + sizeof(raw::ChunkHeader));
+  stream.end = stream.at + raw::kWordsOfChunk;
   return true;
 }
 
-// Finds the time of the stream's next record. Returns false at its end.
+// Gives the space of the chunk that the stream has been through back, if that is wanted and everything has been looked at before.
+void MergedTrace::Implementation::leave_chunk(Stream& stream) {
+  if (consume && is_merging) {
+    const auto offset = static_cast<off_t>((stream.chunks[stream.chunk].number + 1) * raw::kChunkBytes);
+    // If the file system cannot do this, the space is freed when the file is closed.
+    (void)fallocate(chunks_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, raw::kChunkBytes);
+  }
+  ++stream.chunk;
+}
+
+// Finds the stream's next item, and its time. Returns false at its end.
 bool MergedTrace::Implementation::advance(Stream& stream) {
+  if (stream.group != nullptr && advance_in_group(stream)) return true;
   for (;;) {
-    if (stream.at < stream.end) {
-      const Record& record = *stream.at;
-      const Kind kind = kind_of(record);
-      if (kind == Kind::kTime) {
-        stream.clock = std::max(stream.clock, record.tail);
-        ++stream.at;
-        continue;
-      }
-      if (kind == Kind::kRead || kind == Kind::kWrite) {
-        stream.next_clock = stream.clock + (record.tail >> 32) + 1;
-        return true;
-      }
-      if (kind != Kind::kNone && stream.end - stream.at >= 2) {
-        raw::EventTail tail;
-        std::memcpy(&tail, stream.at + 1, sizeof tail);
-        stream.next_clock = std::max(stream.clock, tail.clock);
-        return true;
-      }
-    }
-    if (consume) {
-      const auto offset = static_cast<off_t>((stream.chunks[stream.chunk].number + 1) * raw::kChunkBytes);
-      // If the file system cannot do this, the space is freed when the file is closed.
-      (void)fallocate(chunks_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, raw::kChunkBytes);
-    }
-    ++stream.chunk;
+    if (read_record(stream)) return true;
+    leave_chunk(stream);
     if (!enter_chunk(stream)) return false;
   }
+}
+
+// Finds the group's next item. Returns false behind its last one.
+bool MergedTrace::Implementation::advance_in_group(Stream& stream) {
+  const Group& group = *stream.group;
+  uint64_t privates = 0;
+  if (++stream.access == group.accesses.size()) {
+    if (--stream.iterations == 0) {
+      stream.group = nullptr;
+      return false;
+    }
+    stream.access = 0;
+    privates = group.private_references;
+    for (uint32_t base = 0; base < group.bases; ++base) stream.addresses[base] += group.strides[base];
+  }
+  const raw::AccessDescription& access = group.accesses[stream.access];
+  stream.item = {.kind = static_cast<Kind>(access.kind),
+                 .size = access.bytes,
+                 .site = access.site,
+                 .address = stream.addresses[access.base] + static_cast<uint64_t>(access.offset),
+                 .private_references = privates};
+  stream.next_clock = stream.clock + privates + 1;
+  return true;
+}
+
+// Reads records of the chunk up to the next item. Returns false at the chunk's end.
+bool MergedTrace::Implementation::read_record(Stream& stream) {
+  while (stream.at < stream.end) {
+    const uint64_t head = *stream.at;
+    const Kind kind = kind_of(head);
+    const auto has = [&](size_t words) { return static_cast<size_t>(stream.end - stream.at) >= words; };
+    if (kind == Kind::kNone || !has(2)) return false;
+    if (kind == Kind::kTime || kind == Kind::kPrivate) {
+      if (kind == Kind::kTime)
+        stream.clock = std::max(stream.clock, stream.at[1]);
+      else
+        stream.own_private_references += stream.at[1];
+      stream.at += 2;
+      continue;
+    }
+    const uint64_t privates = std::exchange(stream.own_private_references, 0);
+    if (kind == Kind::kGroup || kind == Kind::kLoop) {
+      const uint64_t number = head & raw::kAddressMask;
+      if (number >= groups.size()) return false;
+      const Group& group = groups[number];
+      const size_t first = group.is_loop ? 2 : 1;
+      if (group.is_loop != (kind == Kind::kLoop) || !has(first + group.bases)) return false;
+      stream.iterations = group.is_loop ? stream.at[1] : 1;
+      if (stream.iterations == 0) return false;
+      for (uint32_t base = 0; base < group.bases; ++base) {
+        stream.addresses[base] = stream.at[first + base];
+        if (group.is_loop) stream.addresses[base] -= (stream.iterations - 1) * group.strides[base];
+      }
+      stream.at += first + group.bases;
+      stream.group = &group;
+      stream.access = 0;
+      const raw::AccessDescription& access = group.accesses.front();
+      stream.item = {.kind = static_cast<Kind>(access.kind),
+                     .size = access.bytes,
+                     .site = access.site,
+                     .address = stream.addresses[access.base] + static_cast<uint64_t>(access.offset),
+                     .private_references = privates + group.private_references};
+      stream.next_clock = stream.clock + stream.item.private_references + 1;
+      return true;
+    }
+    stream.item = {.kind = kind,
+                   .size = static_cast<uint8_t>(head >> 48),
+                   .site = static_cast<SiteId>(stream.at[1]),
+                   .address = head & raw::kAddressMask,
+                   .private_references = privates + (stream.at[1] >> 32)};
+    if (kind == Kind::kRead || kind == Kind::kWrite) {
+      stream.next_clock = stream.clock + stream.item.private_references + 1;
+      stream.at += raw::kWordsOfReference;
+      return true;
+    }
+    if (!has(raw::kWordsOfEvent)) return false;
+    stream.next_clock = std::max(stream.clock, stream.at[2]);
+    stream.item.value = stream.at[3];
+    stream.at += raw::kWordsOfEvent;
+    return true;
+  }
+  return false;
 }
 
 void MergedTrace::Implementation::emit(const Stream& stream, EventKind kind, uint64_t address, uint64_t value,
@@ -364,17 +500,15 @@ uint32_t MergedTrace::Implementation::name_of_stack(ProcessorId processor) {
   return found->second;
 }
 
-// Takes the stream's next record.
+// Takes the stream's next item.
 void MergedTrace::Implementation::step(Stream& stream) {
-  const Record& record = *stream.at;
-  const Kind kind = kind_of(record);
-  const uint64_t address = record.head & raw::kAddressMask;
-  auto site = static_cast<SiteId>(record.tail);
-  if (site >= header.sites.size()) site = 0;
+  const Item& item = stream.item;
+  const Kind kind = item.kind;
+  const uint64_t address = item.address;
+  const SiteId site = item.site < header.sites.size() ? item.site : 0;
   stream.clock = stream.next_clock;
-  stream.private_references += record.tail >> 32;
+  stream.private_references += item.private_references;
   if (kind == Kind::kRead || kind == Kind::kWrite) {
-    ++stream.at;
     if (stacks.contain(address)) {
       if (!shared_pages.contains(address)) {
         ++stream.private_references;
@@ -382,17 +516,14 @@ void MergedTrace::Implementation::step(Stream& stream) {
       }
       ++facts.stack_references;
     }
-    references.push_back({address, site, stream.processor, kind == Kind::kRead ? Access::kRead : Access::kWrite,
-                          static_cast<uint8_t>(record.head >> 48)});
+    references.push_back(
+        {address, site, stream.processor, kind == Kind::kRead ? Access::kRead : Access::kWrite, item.size});
     ++merged;
     return;
   }
-  raw::EventTail tail;
-  std::memcpy(&tail, &record + 1, sizeof tail);
-  stream.at += 2;
   switch (kind) {
     case Kind::kAllocate:
-      emit(stream, EventKind::kAllocate, address, tail.value, site, name_of(site));
+      emit(stream, EventKind::kAllocate, address, item.value, site, name_of(site));
       break;
     case Kind::kFree:
       emit(stream, EventKind::kFree, address, 0, 0, 0);
@@ -410,11 +541,11 @@ void MergedTrace::Implementation::step(Stream& stream) {
     case Kind::kStart:
       stream.running = true;
       stream.stack = address;
-      stacks.add(address, tail.value);
+      stacks.add(address, item.value);
       emit(stream, EventKind::kStart, 0, 0, 0, 0);
-      stream.stack_is_shared = tail.value != 0 && shared_pages.contains_any(address, address + tail.value);
+      stream.stack_is_shared = item.value != 0 && shared_pages.contains_any(address, address + item.value);
       if (stream.stack_is_shared)
-        emit(stream, EventKind::kAllocate, address, tail.value, 0, name_of_stack(stream.processor));
+        emit(stream, EventKind::kAllocate, address, item.value, 0, name_of_stack(stream.processor));
       break;
     case Kind::kEnd:
       report_private(stream);
@@ -465,7 +596,7 @@ const RecordingFacts& MergedTrace::facts() const {
   return implementation_->facts;
 }
 uint64_t MergedTrace::capacity() const {
-  return implementation_->chunk_count * raw::kRecordsOfChunk;
+  return implementation_->reference_count;
 }
 void MergedTrace::set_dilation(double dilation) {
   implementation_->header.dilation = dilation;

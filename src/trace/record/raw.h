@@ -11,7 +11,7 @@
 
 namespace multigrain::trace::raw {
 
-inline constexpr uint32_t kVersion = 1;
+inline constexpr uint32_t kVersion = 2;
 // This variable of the environment turns recording on; it has the two descriptors, "chunks,descriptions".
 inline constexpr const char* kEnvironment = "MULTIGRAIN_RECORD";
 
@@ -19,13 +19,20 @@ inline constexpr size_t kChunkBytes = size_t{256} << 10;
 inline constexpr uint32_t kChunkMagic = 0x4b43474d;  // "MGCK"
 inline constexpr unsigned kMaxProcessors = 65535;
 
-// This is the kind of a record. Those up to kWrite are references and take one Record; kTime takes one; events take
-// two.
+// A record is some words of 8 bytes: the head, address | size << 48 | kind << 56, and what belongs to its kind. The head is written
+// last, with release order, so that a record with a head other than 0 is complete; the word behind a record is 0 until there is
+// another.
 enum class Kind : uint8_t {
-  kNone = 0,  // the end of the records that were written
+  kNone = 0,  // the end of the records that were written; what follows means nothing
+  // References: the next word is site | (private references since the previous record) << 32.
   kRead,
   kWrite,
-  kTime,      // tail: the clock from here on
+  kTime,     // the next word: the clock from here on
+  kPrivate,  // the next word: so many private references
+  // References of a group, whose number is the head's address: the addresses of the group's bases.
+  kGroup,
+  kLoop,  // the same for a loop: the number of iterations, and the addresses in the last one
+  // Events: the next word as for a reference, the clock, a value.
   kAllocate,  // value: bytes
   kFree,
   kAcquire,
@@ -34,18 +41,12 @@ enum class Kind : uint8_t {
   kStart,  // address, value: the thread's stack
   kEnd,
 };
-
-// The runtime writes a record's head last, with release order, so a record with a head other than 0 is complete.
-struct Record {
-  uint64_t head;  // address | size << 48 | kind << 56
-  uint64_t tail;  // site | (private references since the previous record) << 32
-};
-// This is the second half of an event.
-struct EventTail {
-  uint64_t clock;
-  uint64_t value;
-};
-static_assert(sizeof(Record) == 16 && sizeof(EventTail) == 16);
+inline constexpr unsigned kWordsOfReference = 2;
+inline constexpr unsigned kWordsOfEvent = 4;
+// A group has so many bases at most.
+inline constexpr unsigned kMaxBases = 12;
+// The words of the longest record, a loop's, and the word behind it.
+inline constexpr unsigned kMostWords = 3 + kMaxBases;
 
 inline constexpr uint64_t kAddressMask = (uint64_t{1} << 48) - 1;
 
@@ -58,31 +59,40 @@ constexpr uint64_t tail_of(uint32_t site, uint64_t private_references) {
 
 // This stands before the records of a chunk. Chunk i lies at offset (i + 1) * kChunkBytes, and before them all is the
 // Control.
+//
+// A processor has one chunk that is mapped, its buffer, to which its records go. A full buffer is copied into another chunk by a
+// system call, and begins again as the next in sequence: so that no page is touched for the first time but the buffer's.
+// However the program ends, each record is in the buffer, in the copy, or in both, which then have the same sequence.
 struct ChunkHeader {
-  uint32_t magic;
+  uint32_t magic;  // written last
   uint16_t processor;
-  uint16_t reserved;
-  uint64_t sequence;  // the number of this chunk in its processor's stream
+  uint16_t is_buffer;  // 0: it is a copy
+  uint64_t sequence;   // the number of this chunk in its processor's stream
 };
-static_assert(sizeof(ChunkHeader) == sizeof(Record));
-inline constexpr size_t kRecordsOfChunk = kChunkBytes / sizeof(Record) - 1;
+static_assert(sizeof(ChunkHeader) == 16);
+inline constexpr size_t kWordsOfChunk = (kChunkBytes - sizeof(ChunkHeader)) / sizeof(uint64_t);
 
-// The traced program and its recorder share this. The recorder sets version and chunk_limit.
+// The traced program and its recorder share this. The recorder sets version and reference_limit.
 struct Control {
   uint32_t version;
-  uint32_t chunk_limit;  // chunks that may be written; 0: no limit
-  uint32_t chunks;       // how many have been taken so far
-  uint32_t processors;   // how many numbers have been given out: 0 to processors - 1
-  uint32_t attached;     // the program contains the runtime
-  int32_t error;         // the errno value that stopped the recording; 0: none
-  uint64_t stop_clock;   // after an error: all records up to this time are in the file
-  uint64_t spins;        // reads of busy waiting that were left out
-  uint64_t dropped;      // references that could not be recorded (of signal handlers that interrupt the runtime)
+  uint32_t reserved;
+  uint64_t reference_limit;  // the recording stops behind about so many references; 0: no limit
+  uint64_t references;       // that were recorded, as far as threads have said so
+  uint32_t chunks;           // how many have been taken so far
+  uint32_t processors;       // how many numbers have been given out: 0 to processors - 1
+  uint32_t attached;         // the program contains the runtime
+  int32_t error;             // the errno value that stopped the recording; 0: none
+  uint64_t stop_clock;       // after an error: all records up to this time are in the file
+  uint64_t spins;            // reads of busy waiting that were left out
+  uint64_t dropped;          // references that could not be recorded (of signal handlers that interrupt the runtime)
 };
 
 // A description is this, and then `bytes` bytes.
 enum class Description : uint32_t {
   kSites = 1,  // u32 first site, u32 count; for each: u32 line, then file, function, name, each ended by a 0
+  // u32 first group, u32 count; for each: u32 accesses, u32 bases, u32 whether it is a loop, u32 0, u64 private references; the
+  // bases' strides, i64, of a loop; the AccessDescriptions, of which sites are counted from the first site of all.
+  kGroups = 2,
 };
 struct DescriptionHeader {
   Description kind;
@@ -104,6 +114,23 @@ struct GlobalDescription {
   uint32_t site;  // an index into this module's sites
   uint32_t reserved;
 };
+struct AccessDescription {
+  int64_t offset;  // from its base
+  uint32_t site;   // an index into this module's sites
+  uint16_t base;
+  uint8_t kind;  // kRead or kWrite
+  uint8_t bytes;
+};
+static_assert(sizeof(AccessDescription) == 16);
+// References that are recorded together (pass/groups.h).
+struct GroupDescription {
+  const AccessDescription* access;
+  const int64_t* strides;  // of its bases, by iteration; nullptr: it is no loop
+  const uint32_t* first_site;
+  uint64_t private_references;  // before the first access; of a loop, in each iteration
+  uint32_t accesses;
+  uint32_t bases;
+};
 struct ModuleDescription {
   uint32_t version;
   uint32_t sites;
@@ -111,6 +138,21 @@ struct ModuleDescription {
   uint32_t* first_site;  // the runtime sets this to the number of site 0
   uint64_t globals;
   const GlobalDescription* global;
+  uint32_t* first_group;  // the runtime sets this to the number of group 0
+  const GroupDescription* const* group;
+  uint64_t groups;
+};
+
+// What instrumented code knows of a thread's state in the runtime, which begins with this.
+struct State {
+  uint64_t* next;   // the place of the next record
+  uint64_t* limit;  // from here on the runtime has to be called for a record
+  uint64_t stack_low;
+  uint64_t private_stack_bytes;  // no other thread can know an object in so many bytes from stack_low
+  uint64_t clock;
+  uint64_t other;               // how much of the clock is not references that were recorded
+  uint64_t private_references;  // that no record has
+  uint64_t spare[kMostWords];   // a record that the runtime shall write
 };
 
 }  // namespace multigrain::trace::raw

@@ -114,8 +114,7 @@ Result<Recording> record_program(const RecordOptions& options) {
   raw::Control control = {};
   control.version = raw::kVersion;
   control.stop_clock = ~uint64_t{0};
-  control.chunk_limit =
-      static_cast<uint32_t>((options.max_references + raw::kRecordsOfChunk - 1) / raw::kRecordsOfChunk);
+  control.reference_limit = options.max_references;
   if (ftruncate(chunks.get(), raw::kChunkBytes) != 0 ||
       pwrite(chunks.get(), &control, sizeof control, 0) != static_cast<ssize_t>(sizeof control)) {
     return fail_errno(errno, fmt::format("cannot write the recorder's streams in '{}'", options.scratch_directory));

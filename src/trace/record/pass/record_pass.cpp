@@ -1,9 +1,14 @@
-// The compiler pass of `mgtrace cc` calls the recorder's runtime for every reference to memory that threads may share.
+// The compiler pass of `mgtrace cc` records every reference to memory that threads may share.
 //
 // It runs last, when variables that fit have been moved to registers. The loads and stores that remain are references
 // of the program (except for spills of the code generator, and the pushes of calls). References to locals that stay on
 // the stack, and whose address goes nowhere, are private ([Bolosky], section 2.2): they are counted, a basic block at a
 // time. Of other references to stacks the runtime says whether another thread can make them, too.
+//
+// Plain loads and stores are recorded by groups (groups.h): what is known of a group before the program runs is laid down once, and
+// the code writes what is not, a number for the group and some addresses, into the thread's buffer. It does so before the group's
+// last access, or behind a loop. Whatever needs more than that (the buffer is full, others must be told the clock, an address may be
+// on the thread's own stack) the runtime does. All else calls the runtime for each reference.
 //
 // Another pipeline can use the pass by calling instrument(); the plugin below is one way to run it.
 #include <llvm/ADT/DenseMap.h>
@@ -11,22 +16,26 @@
 #include <llvm/ADT/StringSet.h>
 #include <llvm/Analysis/CaptureTracking.h>
 #include <llvm/Analysis/ValueTracking.h>
+#include <llvm/BinaryFormat/Dwarf.h>
 #include <llvm/Demangle/Demangle.h>
 #include <llvm/IR/DebugInfo.h>
 #include <llvm/IR/DebugInfoMetadata.h>
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/InstIterator.h>
 #include <llvm/IR/IntrinsicInst.h>
+#include <llvm/IR/MDBuilder.h>
 #include <llvm/IR/Module.h>
 #include <llvm/Passes/PassBuilder.h>
 #include <llvm/Passes/PassPlugin.h>
 #include <llvm/Support/Path.h>
+#include <llvm/Transforms/Utils/BasicBlockUtils.h>
 #include <llvm/Transforms/Utils/ModuleUtils.h>
 
 #include <map>
 #include <tuple>
 #include <vector>
 
+#include "groups.h"
 #include "trace/record/raw.h"
 
 namespace multigrain::trace::record {
@@ -47,24 +56,31 @@ bool is_allocator(StringRef name) {
 
 class Instrumentation {
  public:
-  explicit Instrumentation(Module& module)
+  Instrumentation(Module& module, FunctionAnalysisManager& analyses)
       : module_(module),
+        analyses_(analyses),
         context_(module.getContext()),
         void_(Type::getVoidTy(context_)),
         i32_(Type::getInt32Ty(context_)),
         i64_(Type::getInt64Ty(context_)),
         ptr_(PointerType::getUnqual(context_)) {
-    read_ = declare("__multigrain_record_read", {i64_, i32_, i32_});
-    write_ = declare("__multigrain_record_write", {i64_, i32_, i32_});
+    slow_ = declare("__multigrain_record_group", {ptr_});
     range_ = declare("__multigrain_record_range", {i64_, i64_, i64_, i32_});
     lanes_ = declare("__multigrain_record_lanes", {i64_, i32_, i32_, i32_, i64_});
     packed_lanes_ = declare("__multigrain_record_packed_lanes", {i64_, i32_, i32_, i32_, i64_});
     atomic_begin_ = declare("__multigrain_record_atomic_begin", {i64_, i32_, i32_, i32_});
     atomic_end_ = declare("__multigrain_record_atomic_end", {});
-    private_ = thread_local_of_runtime("__multigrain_record_private", i64_);
+    state_type_ =
+        StructType::get(context_, {ptr_, ptr_, i64_, i64_, i64_, i64_, i64_, ArrayType::get(i64_, raw::kMostWords)});
+    state_ = thread_local_of_runtime("__multigrain_record_state", state_type_);
     allocation_site_ = thread_local_of_runtime("__multigrain_record_allocation_site", i32_);
     first_site_ = new GlobalVariable(module, i32_, false, GlobalValue::InternalLinkage, ConstantInt::get(i32_, 0),
                                      "__multigrain_record_first_site");
+    first_group_ = new GlobalVariable(module, i32_, false, GlobalValue::InternalLinkage, ConstantInt::get(i32_, 0),
+                                      "__multigrain_record_first_group");
+    access_type_ = StructType::get(context_, {i64_, i32_, IntegerType::get(context_, 16), IntegerType::get(context_, 8),
+                                              IntegerType::get(context_, 8)});
+    group_type_ = StructType::get(context_, {ptr_, ptr_, ptr_, i64_, i32_, i32_});
   }
 
   bool run() {
@@ -127,15 +143,50 @@ class Instrumentation {
     return std::string(path);
   }
 
+  // The function's name with the classes and namespaces around it; empty: not known.
+  static std::string qualified_name_of(const DILocation& location) {
+    const DISubprogram* const subprogram = location.getScope()->getSubprogram();
+    if (subprogram == nullptr) return "";
+    std::string name = subprogram->getName().str();
+    for (const DIScope* scope = subprogram->getScope(); scope != nullptr; scope = scope->getScope()) {
+      if (!isa<DICompositeType>(scope) && !isa<DINamespace>(scope)) break;
+      if (!scope->getName().empty()) name = scope->getName().str() + "::" + name;
+    }
+    return name;
+  }
+
+  // Headers of the system: who uses std::vector wants to know where, and not where std::vector does it.
+  static bool is_of_the_system(const std::string& path) {
+    const StringRef file(path);
+    return file.starts_with("/usr/include/") || file.starts_with("/usr/lib/") ||
+           file.starts_with("/usr/local/include/");
+  }
+
+  // A site is the program's line that the instruction belongs to: that of the innermost inlined function that is not in a
+  // header of the system. To the function's name are added the field that is accessed, and the functions that the line has
+  // been inlined into.
   uint32_t site_of(const Instruction& instruction, std::string name = "") {
     SiteKey key;
     key.name = std::move(name);
     key.line = 0;
-    if (const DILocation* const location = instruction.getDebugLoc().get()) {
-      key.file = path_of(*location->getFile());
-      key.line = location->getLine();
-      if (const DISubprogram* const subprogram = location->getScope()->getSubprogram()) {
-        key.function = subprogram->getName().str();
+    if (const DILocation* const innermost = instruction.getDebugLoc().get()) {
+      const DILocation* chosen = innermost;
+      while (chosen != nullptr && is_of_the_system(path_of(*chosen->getFile()))) chosen = chosen->getInlinedAt();
+      if (chosen == nullptr) chosen = innermost;
+      key.file = path_of(*chosen->getFile());
+      key.line = chosen->getLine();
+      key.function = qualified_name_of(*chosen);
+      if (!key.function.empty()) {
+        if (const std::string field = field_of(instruction); !field.empty()) key.function += ", on " + field;
+        constexpr unsigned kMostFrames = 4;
+        unsigned frames = 0;
+        for (const DILocation* at = chosen->getInlinedAt(); at != nullptr && frames < kMostFrames;
+             at = at->getInlinedAt()) {
+          ++frames;
+          key.function += ", in " + qualified_name_of(*at) + " (" +
+                          sys::path::filename(at->getFile()->getFilename()).str() + ":" +
+                          std::to_string(at->getLine()) + ")";
+        }
       }
     }
     if (key.function.empty()) {
@@ -143,6 +194,97 @@ class Instrumentation {
       if (key.file.empty()) key.file = module_.getSourceFileName();
     }
     return site(std::move(key));
+  }
+
+  static const DIType* without_names(const DIType* type) {
+    while (const auto* derived = dyn_cast_or_null<DIDerivedType>(type)) {
+      const unsigned tag = derived->getTag();
+      if (tag != dwarf::DW_TAG_typedef && tag != dwarf::DW_TAG_const_type && tag != dwarf::DW_TAG_volatile_type &&
+          tag != dwarf::DW_TAG_atomic_type)
+        break;
+      type = derived->getBaseType();
+    }
+    return type;
+  }
+
+  static std::string name_of_type(const DIType* type) {
+    if (type == nullptr) return "void";
+    if (const auto* derived = dyn_cast<DIDerivedType>(type)) {
+      switch (derived->getTag()) {
+        case dwarf::DW_TAG_pointer_type:
+          return name_of_type(derived->getBaseType()) + "*";
+        case dwarf::DW_TAG_reference_type:
+          return name_of_type(derived->getBaseType()) + "&";
+        case dwarf::DW_TAG_const_type:
+        case dwarf::DW_TAG_volatile_type:
+        case dwarf::DW_TAG_atomic_type:
+          return name_of_type(derived->getBaseType());
+        default:
+          break;
+      }
+    }
+    if (const auto* composite = dyn_cast<DICompositeType>(type);
+        composite && composite->getTag() == dwarf::DW_TAG_array_type)
+      return name_of_type(composite->getBaseType()) + "[]";
+    return type->getName().empty() ? "?" : type->getName().str();
+  }
+
+  // Appends ".field" of the record's member at this offset, and those within it; returns the last one's type, or nullptr if
+  // there is no such member.
+  static const DIType* append_member(const DICompositeType& record, uint64_t offset, std::string& path) {
+    for (const DINode* const element : record.getElements()) {
+      const auto* const member = dyn_cast<DIDerivedType>(element);
+      if (member == nullptr || member->isStaticMember()) continue;
+      const bool is_base = member->getTag() == dwarf::DW_TAG_inheritance;
+      if (!is_base && member->getTag() != dwarf::DW_TAG_member) continue;
+      const DIType* type = without_names(member->getBaseType());
+      if (type == nullptr) continue;
+      const uint64_t begin = member->getOffsetInBits() / 8;
+      const uint64_t bytes = std::max<uint64_t>(1, (is_base ? type->getSizeInBits() : member->getSizeInBits()) / 8);
+      if (offset < begin || offset - begin >= bytes) continue;
+      if (!member->getName().empty()) path += "." + member->getName().str();
+      uint64_t within = offset - begin;
+      const DIType* named = member->getBaseType();
+      if (const auto* array = dyn_cast<DICompositeType>(type); array && array->getTag() == dwarf::DW_TAG_array_type) {
+        named = array->getBaseType();
+        type = without_names(named);
+        path += "[]";
+        const uint64_t each = type == nullptr ? 0 : type->getSizeInBits() / 8;
+        if (each != 0) within %= each;
+      }
+      const auto* const inner = dyn_cast_or_null<DICompositeType>(type);
+      if (inner == nullptr || inner->getTag() == dwarf::DW_TAG_enumeration_type) return named;
+      if (const DIType* const last = append_member(*inner, within, path)) return last;
+      return named;
+    }
+    return nullptr;
+  }
+
+  // "counter.hits (long)", if the compiler knows that the instruction accesses a field of a record, which it does where it
+  // optimises (-O1 and more) and has debugging information; else "".
+  std::string field_of(const Instruction& instruction) {
+    const MDNode* const tag = instruction.getMetadata(LLVMContext::MD_tbaa);
+    if (tag == nullptr || tag->getNumOperands() < 3) return "";
+    const auto* const base = dyn_cast_or_null<MDNode>(tag->getOperand(0));
+    const auto* const offset = mdconst::dyn_extract_or_null<ConstantInt>(tag->getOperand(2));
+    if (base == nullptr || offset == nullptr || base == tag->getOperand(1) || base->getNumOperands() == 0) return "";
+    const auto* const name = dyn_cast_or_null<MDString>(base->getOperand(0));
+    if (name == nullptr || name->getString().empty()) return "";
+    if (!has_records_) {
+      has_records_ = true;
+      DebugInfoFinder finder;
+      finder.processModule(module_);
+      for (const DIType* const type : finder.types()) {
+        const auto* const record = dyn_cast<DICompositeType>(type);
+        if (record == nullptr || record->isForwardDecl() || record->getTag() == dwarf::DW_TAG_array_type) continue;
+        records_.try_emplace(record->getIdentifier().empty() ? record->getName() : record->getIdentifier(), record);
+      }
+    }
+    const auto found = records_.find(name->getString());
+    if (found == records_.end()) return "";
+    std::string path = found->second->getName().str();
+    const DIType* const type = append_member(*found->second, offset->getZExtValue(), path);
+    return type == nullptr ? "" : path + " (" + name_of_type(type) + ")";
   }
 
   // This is memory of the thread's own, as far as can be known here. A variable on the stack is, if its address goes nowhere;
@@ -204,13 +346,13 @@ class Instrumentation {
     }
     if (function.getName().starts_with("__multigrain_record")) return false;
     captured_.clear();
-    std::vector<std::pair<BasicBlock*, std::vector<Instruction*>>> work;
-    for (BasicBlock& block : function) {
-      work.push_back({&block, {}});
-      for (Instruction& instruction : block) {
-        if (instruction.mayReadOrWriteMemory() || isa<CallBase>(instruction))
-          work.back().second.push_back(&instruction);
-      }
+    const Plan plan = plan_of(
+        function, analyses_.getResult<LoopAnalysis>(function), analyses_.getResult<ScalarEvolutionAnalysis>(function),
+        [this](Instruction& instruction, uint64_t& privates) { return kind(instruction, privates); });
+    std::vector<Instruction*> others;
+    for (Instruction& instruction : instructions(function)) {
+      uint64_t privates = 0;
+      if (kind(instruction, privates) == AccessKind::kOther) others.push_back(&instruction);
     }
     // One load of the number of this module's first site serves all of the function.
     IRBuilder<> entry(&*function.getEntryBlock().getFirstNonPHIOrDbgOrAlloca());
@@ -218,24 +360,69 @@ class Instrumentation {
     base->setDebugLoc({});
     site_base_ = base;
     bool changed = false;
-    for (auto& [block, instructions] : work) {
-      private_references_ = 0;
-      for (Instruction* instruction : instructions) changed |= instrument(*instruction);
-      if (private_references_ == 0) continue;
+    for (Instruction* instruction : others) changed |= instrument(*instruction);
+    for (const auto& [block, privates] : plan.private_references) {
       auto at = block->getFirstInsertionPt();
       if (at == block->end()) continue;  // the block is a catchswitch, which has no place for code
       while (isa<AllocaInst>(*at) || &*at == base) ++at;
       IRBuilder<> builder(block, at);
       builder.SetCurrentDebugLocation({});
-      Value* const counter = builder.CreateThreadLocalAddress(private_);
-      builder.CreateStore(
-          builder.CreateAdd(builder.CreateLoad(i64_, counter), ConstantInt::get(i64_, private_references_)), counter);
+      Value* const count =
+          builder.CreateStructGEP(state_type_, builder.CreateThreadLocalAddress(state_), kPrivateReferences);
+      add(builder, count, ConstantInt::get(i64_, privates));
       changed = true;
     }
     if (base->use_empty()) base->eraseFromParent();
-    return changed;
+    for (const Group& group : plan.groups) emit(group);
+    return changed || !plan.groups.empty();
   }
 
+  // Says what is to be done about an instruction, and how many private references it makes. Does not change the function.
+  AccessKind kind(Instruction& instruction, uint64_t& privates) {
+    privates = 0;
+    if (auto* load = dyn_cast<LoadInst>(&instruction))
+      return kind_of_access(load->getPointerOperand(), load->getType(), 1, load->isAtomic() || load->isVolatile(),
+                            privates);
+    if (auto* store = dyn_cast<StoreInst>(&instruction))
+      return kind_of_access(store->getPointerOperand(), store->getValueOperand()->getType(), 1,
+                            store->isAtomic() || store->isVolatile(), privates);
+    if (auto* update = dyn_cast<AtomicRMWInst>(&instruction))
+      return kind_of_access(update->getPointerOperand(), update->getValOperand()->getType(), 2, true, privates);
+    if (auto* exchange = dyn_cast<AtomicCmpXchgInst>(&instruction))
+      return kind_of_access(exchange->getPointerOperand(), exchange->getNewValOperand()->getType(), 2, true, privates);
+    if (auto* memory = dyn_cast<AnyMemIntrinsic>(&instruction)) {
+      const bool to_private = is_private(memory->getRawDest());
+      const auto* const transfer = dyn_cast<AnyMemTransferInst>(memory);
+      const bool from_private = transfer != nullptr && is_private(transfer->getRawSource());
+      const auto* const length = dyn_cast<ConstantInt>(memory->getLength());
+      const uint64_t words = length != nullptr ? (length->getZExtValue() + 7) / 8 : 1;
+      privates = words * (unsigned{to_private} + unsigned{from_private});
+      return to_private && (transfer == nullptr || from_private) ? AccessKind::kPrivate : AccessKind::kOther;
+    }
+    if (auto* intrinsic = dyn_cast<IntrinsicInst>(&instruction)) {
+      if (const Value* const pointer = pointer_of_lanes(*intrinsic); pointer != nullptr && is_private(pointer)) {
+        privates = 1;  // how many lanes there are is known only when the program runs
+        return AccessKind::kPrivate;
+      }
+      if (intrinsic->isAssumeLikeIntrinsic()) return AccessKind::kNone;
+    }
+    if (auto* call = dyn_cast<CallBase>(&instruction))
+      return call->doesNotAccessMemory() ? AccessKind::kNone : AccessKind::kOther;
+    return instruction.mayReadOrWriteMemory() ? AccessKind::kOther : AccessKind::kNone;
+  }
+
+  AccessKind kind_of_access(Value* pointer, Type* type, uint64_t references, bool synchronises, uint64_t& privates) {
+    if (pointer->getType()->getPointerAddressSpace() != 0) return AccessKind::kOther;
+    if (is_private(pointer)) {
+      privates = references;
+      return AccessKind::kPrivate;
+    }
+    const TypeSize size = module_.getDataLayout().getTypeStoreSize(type);
+    if (size.isScalable() || size.getFixedValue() == 0) return AccessKind::kOther;
+    return synchronises || size.getFixedValue() > kLargestReference ? AccessKind::kOther : AccessKind::kShared;
+  }
+
+  // Records what is no plain load or store of a group.
   bool instrument(Instruction& instruction) {
     if (auto* load = dyn_cast<LoadInst>(&instruction)) {
       return access(instruction, load->getPointerOperand(), load->getType(), 1, load->isAtomic() || load->isVolatile());
@@ -259,10 +446,6 @@ class Instrumentation {
   // Calls the runtime for an access. `kind` is 1 for a read, 2 for a write, and 3 for both.
   bool access(Instruction& instruction, Value* pointer, Type* type, unsigned kind, bool synchronises) {
     if (pointer->getType()->getPointerAddressSpace() != 0) return false;
-    if (is_private(pointer)) {
-      private_references_ += kind == 3 ? 2 : 1;
-      return false;
-    }
     const TypeSize size_of_type = module_.getDataLayout().getTypeStoreSize(type);
     if (size_of_type.isScalable() || size_of_type.getFixedValue() == 0) return false;
     const uint64_t size = size_of_type.getFixedValue();
@@ -274,14 +457,120 @@ class Instrumentation {
       IRBuilder<> after(instruction.getNextNode());
       after.SetCurrentDebugLocation(instruction.getDebugLoc());
       after.CreateCall(atomic_end_, {});
-    } else if (size > kLargestReference) {
+    } else {
       Value* const none = ConstantInt::get(i64_, 0);
       builder.CreateCall(range_,
                          {kind == 1 ? none : address, kind == 1 ? address : none, ConstantInt::get(i64_, size), where});
-    } else {
-      builder.CreateCall(kind == 1 ? read_ : write_, {address, where, constant(size)});
     }
     return true;
+  }
+
+  // Fields of raw::State, in their order.
+  enum StateField { kNext, kLimit, kStackLow, kPrivateStackBytes, kClock, kOther, kPrivateReferences, kSpare };
+
+  void add(IRBuilder<>& builder, Value* to, Value* count) {
+    builder.CreateStore(builder.CreateAdd(builder.CreateLoad(i64_, to), count), to);
+  }
+
+  // Returns the place for code that runs when the loop, which is one block, has ended; and the number of its iterations.
+  std::pair<Instruction*, Value*> behind(BasicBlock& loop) {
+    auto* const branch = cast<BranchInst>(loop.getTerminator());
+    const unsigned out = branch->getSuccessor(0) == &loop ? 1 : 0;
+    BasicBlock* const exit = branch->getSuccessor(out);
+    BasicBlock* const edge = BasicBlock::Create(context_, "", loop.getParent(), exit);
+    BranchInst* const end = BranchInst::Create(exit, edge);
+    branch->setSuccessor(out, edge);
+    for (PHINode& phi : exit->phis()) phi.replaceIncomingBlockWith(&loop, edge);
+    PHINode* const iterations = PHINode::Create(i64_, 2, "", loop.begin());
+    Value* const following =
+        BinaryOperator::CreateAdd(iterations, ConstantInt::get(i64_, 1), "", branch->getIterator());
+    for (BasicBlock* const before : predecessors(&loop))
+      iterations->addIncoming(before == &loop ? following : ConstantInt::get(i64_, 1), before);
+    return {end, iterations};
+  }
+
+  // Writes the group's record into the thread's buffer, or into the state's spare words for the runtime.
+  void emit(const Group& group) {
+    const auto [at, iterations] = group.loop != nullptr
+                                      ? behind(*group.loop)
+                                      : std::pair<Instruction*, Value*>(group.accesses.back().instruction, nullptr);
+    IRBuilder<> builder(at);
+    builder.SetCurrentDebugLocation(group.accesses.back().instruction->getDebugLoc());
+    GlobalVariable* const description = describe(group);
+    Value* const state = builder.CreateThreadLocalAddress(state_);
+    const auto field = [&](StateField number) { return builder.CreateStructGEP(state_type_, state, number); };
+    const auto loaded = [&](StateField number) {
+      return builder.CreateLoad(state_type_->getElementType(number), field(number));
+    };
+    Value* const next = loaded(kNext);
+    Value* good = builder.CreateICmpULT(next, loaded(kLimit));
+    good = builder.CreateAnd(good, builder.CreateICmpEQ(loaded(kPrivateReferences), ConstantInt::get(i64_, 0)));
+    Value* const low = loaded(kStackLow);
+    Value* const own = loaded(kPrivateStackBytes);
+    SmallVector<Value*> words;
+    if (iterations != nullptr) words.push_back(iterations);
+    for (Value* const base : group.bases) {
+      Value* const address = address_value(builder, base);
+      words.push_back(address);
+      if (!isa<GlobalVariable>(getUnderlyingObject(base, 0)))
+        good = builder.CreateAnd(good, builder.CreateICmpUGE(builder.CreateSub(address, low), own));
+    }
+    words.push_back(ConstantInt::get(i64_, 0));  // there is no record behind this one
+    Value* const to = builder.CreateSelect(good, next, field(kSpare));
+    Value* const number =
+        builder.CreateAdd(builder.CreateLoad(i32_, first_group_), ConstantInt::get(i32_, groups_.size() - 1));
+    Value* const head = builder.CreateOr(
+        builder.CreateZExt(number, i64_),
+        ConstantInt::get(i64_, raw::head_of(group.loop != nullptr ? raw::Kind::kLoop : raw::Kind::kGroup, 0, 0)));
+    for (unsigned i = 0; i < words.size(); ++i)
+      builder.CreateStore(words[i], builder.CreateConstInBoundsGEP1_64(i64_, to, i + 1));
+    builder.CreateAlignedStore(head, to, Align(8))->setAtomic(AtomicOrdering::Release);
+    Instruction* fast = nullptr;
+    Instruction* slow = nullptr;
+    SplitBlockAndInsertIfThenElse(good, at, &fast, &slow, MDBuilder(context_).createBranchWeights(1u << 20, 1));
+    builder.SetInsertPoint(fast);
+    builder.CreateStore(builder.CreateConstInBoundsGEP1_64(i64_, next, words.size()), field(kNext));
+    const auto times = [&](uint64_t count) -> Value* {
+      Value* const each = ConstantInt::get(i64_, count);
+      return iterations != nullptr ? builder.CreateMul(iterations, each) : each;
+    };
+    add(builder, field(kClock), times(group.accesses.size() + group.private_references));
+    if (group.private_references != 0) add(builder, field(kOther), times(group.private_references));
+    builder.SetInsertPoint(slow);
+    builder.CreateCall(slow_, {description});
+  }
+
+  // Lays down a raw::GroupDescription.
+  GlobalVariable* describe(const Group& group) {
+    std::vector<Constant*> accesses;
+    for (const Access& access : group.accesses) {
+      const bool reads = isa<LoadInst>(access.instruction);
+      const uint64_t bytes =
+          module_.getDataLayout().getTypeStoreSize(getLoadStoreType(access.instruction)).getFixedValue();
+      const auto kind = static_cast<uint64_t>(reads ? raw::Kind::kRead : raw::Kind::kWrite);
+      accesses.push_back(
+          ConstantStruct::get(access_type_, {ConstantInt::get(i64_, static_cast<uint64_t>(access.offset)),
+                                             ConstantInt::get(i32_, site_of(*access.instruction)),
+                                             ConstantInt::get(access_type_->getElementType(2), access.base),
+                                             ConstantInt::get(access_type_->getElementType(3), kind),
+                                             ConstantInt::get(access_type_->getElementType(4), bytes)}));
+    }
+    Constant* strides = ConstantPointerNull::get(cast<PointerType>(ptr_));
+    if (group.loop != nullptr) {
+      SmallVector<uint64_t> values(group.strides.begin(), group.strides.end());
+      Constant* const data = ConstantDataArray::get(context_, ArrayRef<uint64_t>(values));
+      strides = new GlobalVariable(module_, data->getType(), true, GlobalValue::InternalLinkage, data,
+                                   "__multigrain_record_table");
+    }
+    auto* const description =
+        new GlobalVariable(module_, group_type_, true, GlobalValue::InternalLinkage,
+                           ConstantStruct::get(group_type_, {table(access_type_, accesses), strides, first_site_,
+                                                             ConstantInt::get(i64_, group.private_references),
+                                                             ConstantInt::get(i32_, accesses.size()),
+                                                             ConstantInt::get(i32_, group.bases.size())}),
+                           "__multigrain_record_table");
+    groups_.push_back(description);
+    return description;
   }
 
   bool range(AnyMemIntrinsic& memory) {
@@ -289,17 +578,26 @@ class Instrumentation {
     Value* const from = isa<AnyMemTransferInst>(memory) ? cast<AnyMemTransferInst>(memory).getRawSource() : nullptr;
     const bool to_private = is_private(to);
     const bool from_private = from == nullptr || is_private(from);
-    const auto* const length = dyn_cast<ConstantInt>(memory.getLength());
-    const uint64_t words = length != nullptr ? (length->getZExtValue() + 7) / 8 : 1;
-    if (to_private) private_references_ += words;
-    if (from != nullptr && from_private) private_references_ += words;
-    if (to_private && from_private) return false;
     IRBuilder<> builder(&memory);
     Value* const none = ConstantInt::get(i64_, 0);
     builder.CreateCall(
         range_, {to_private ? none : address_value(builder, to), from_private ? none : address_value(builder, from),
                  builder.CreateZExtOrTrunc(memory.getLength(), i64_), site_value(builder, site_of(memory))});
     return true;
+  }
+
+  // The memory that a vector instruction with a mask refers to, if its lanes are in one place; else nullptr.
+  static const Value* pointer_of_lanes(const IntrinsicInst& call) {
+    switch (call.getIntrinsicID()) {
+      case Intrinsic::masked_load:
+      case Intrinsic::masked_expandload:
+        return call.getArgOperand(0);
+      case Intrinsic::masked_store:
+      case Intrinsic::masked_compressstore:
+        return call.getArgOperand(1);
+      default:
+        return nullptr;
+    }
   }
 
   // Vector instructions with a mask, of which only some lanes touch memory.
@@ -333,10 +631,6 @@ class Instrumentation {
 
   // The lanes of `type` are in memory from `pointer` on.
   bool lanes(IntrinsicInst& call, Value* pointer, Type* type, Value* mask, unsigned kind, FunctionCallee record) {
-    if (is_private(pointer)) {
-      ++private_references_;  // how many lanes there are is known only when the program runs
-      return false;
-    }
     const uint64_t bytes = bytes_of_lane(type);
     if (bytes == 0) return false;
     IRBuilder<> builder(&call);
@@ -414,13 +708,17 @@ class Instrumentation {
           ConstantStruct::get(site_type, {string(key->file), string(key->function), string(key->name),
                                           ConstantInt::get(i32_, key->line), ConstantInt::get(i32_, 0)}));
     }
-    StructType* const module_type = StructType::get(i32_, i32_, ptr_, ptr_, i64_, ptr_);
+    auto* const group_array = ArrayType::get(ptr_, groups_.size());
+    auto* const group_table = new GlobalVariable(module_, group_array, true, GlobalValue::InternalLinkage,
+                                                 ConstantArray::get(group_array, groups_), "__multigrain_record_table");
+    StructType* const module_type = StructType::get(i32_, i32_, ptr_, ptr_, i64_, ptr_, ptr_, ptr_, i64_);
     auto* const description = new GlobalVariable(
         module_, module_type, true, GlobalValue::InternalLinkage,
-        ConstantStruct::get(module_type,
-                            {ConstantInt::get(i32_, raw::kVersion), ConstantInt::get(i32_, site_table.size()),
-                             table(site_type, site_table), first_site_, ConstantInt::get(i64_, global_table.size()),
-                             table(global_type, global_table)}),
+        ConstantStruct::get(
+            module_type,
+            {ConstantInt::get(i32_, raw::kVersion), ConstantInt::get(i32_, site_table.size()),
+             table(site_type, site_table), first_site_, ConstantInt::get(i64_, global_table.size()),
+             table(global_type, global_table), first_group_, group_table, ConstantInt::get(i64_, groups_.size())}),
         "__multigrain_record_description");
     auto* const constructor = Function::Create(FunctionType::get(void_, false), GlobalValue::InternalLinkage,
                                                "__multigrain_record_constructor", module_);
@@ -434,18 +732,23 @@ class Instrumentation {
   }
 
   Module& module_;
+  FunctionAnalysisManager& analyses_;
   LLVMContext& context_;
   Type* void_;
   IntegerType* i32_;
   IntegerType* i64_;
   PointerType* ptr_;
-  FunctionCallee read_, write_, range_, lanes_, packed_lanes_, atomic_begin_, atomic_end_;
-  GlobalVariable* private_;
+  StructType *state_type_, *access_type_, *group_type_;
+  FunctionCallee slow_, range_, lanes_, packed_lanes_, atomic_begin_, atomic_end_;
+  GlobalVariable* state_;
   GlobalVariable* allocation_site_;
   GlobalVariable* first_site_;
+  GlobalVariable* first_group_;
   Value* site_base_ = nullptr;
-  uint64_t private_references_ = 0;
-  DenseMap<const Value*, bool> captured_;  // the variables of this function whose address goes somewhere
+  std::vector<Constant*> groups_;              // their descriptions
+  DenseMap<const Value*, bool> captured_;      // the variables of this function whose address goes somewhere
+  StringMap<const DICompositeType*> records_;  // by the name that the compiler's alias analysis has for them
+  bool has_records_ = false;
   std::map<SiteKey, uint32_t> site_numbers_;
   std::vector<const SiteKey*> sites_;
   StringMap<Constant*> strings_;
@@ -454,15 +757,16 @@ class Instrumentation {
 }  // namespace
 
 // Instruments all of a module. Returns whether the module changed.
-bool instrument(llvm::Module& module) {
-  return Instrumentation(module).run();
+bool instrument(llvm::Module& module, llvm::FunctionAnalysisManager& analyses) {
+  return Instrumentation(module, analyses).run();
 }
 
 namespace {
 
 struct RecordPass : PassInfoMixin<RecordPass> {
-  PreservedAnalyses run(Module& module, ModuleAnalysisManager&) {
-    return instrument(module) ? PreservedAnalyses::none() : PreservedAnalyses::all();
+  PreservedAnalyses run(Module& module, ModuleAnalysisManager& analyses) {
+    FunctionAnalysisManager& of_functions = analyses.getResult<FunctionAnalysisManagerModuleProxy>(module).getManager();
+    return instrument(module, of_functions) ? PreservedAnalyses::none() : PreservedAnalyses::all();
   }
   // LLVM knows the pass by this name. It is required, because functions that are not optimised are wanted, too.
   static bool isRequired() { return true; }  // NOLINT(readability-identifier-naming)

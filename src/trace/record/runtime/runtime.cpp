@@ -15,13 +15,12 @@
 #include <unistd.h>
 
 #include "base/file_size_limit.h"
+#include "base/write_at.h"
 
 extern "C" void* __libc_malloc(size_t);
 extern "C" void __libc_free(void*);
 
 extern "C" {
-// The instrumented code increments this, a basic block at a time.
-__attribute__((visibility("default"))) __thread uint64_t __multigrain_record_private = 0;
 // The instrumented code sets this before it calls an allocator.
 __attribute__((visibility("default"))) __thread uint32_t __multigrain_record_allocation_site = 0;
 }
@@ -30,7 +29,6 @@ namespace multigrain::trace::record {
 namespace {
 
 using raw::Kind;
-using raw::Record;
 
 // By so many ticks a thread may be ahead of the slowest when it enters a lock or does an atomic operation. Which thread
 // comes first there is decided while the program runs, and it shall be the one that would come first if all threads ran
@@ -38,10 +36,13 @@ using raw::Record;
 // references. The number is as small as context switches allow, because on few cores threads wait for each other once
 // in so many ticks.
 constexpr uint64_t kLead = 2048;
-// After so many records the other threads are told how far this one is.
-constexpr ptrdiff_t kStretch = 512;
-// So many records must fit behind any reference: an atomic operation's three, or an event's two and a kTime.
-constexpr ptrdiff_t kReserve = 6;
+// After so many words of records the other threads are told how far this one is.
+constexpr ptrdiff_t kStretch = 1024;
+// Those of a kTime, and of a kPrivate.
+constexpr unsigned kWordsOfTime = 2;
+// So many words must fit from `limit` on, the one behind the last record among them: those of a kTime and a kPrivate, and the
+// longest record. An event or an atomic operation has fewer.
+constexpr ptrdiff_t kReserve = 4 + raw::kMostWords;
 // If a thread's clock stands still for so long and the thread sleeps, it is waiting for something that the runtime does not
 // know of. If it could run, this machine has only not let it: on one that has other things to do, that takes long, too.
 constexpr uint64_t kStallNs = 20'000'000;
@@ -56,37 +57,13 @@ struct alignas(64) Processor {
   uint32_t running;     // other threads wait for this one to keep pace
   uint32_t used;
   int32_t thread;  // the kernel's number of the thread; 0: it has not begun
-  Record* next;
-  Record* end;
-  void* chunk;
-  uint64_t sequence;
+  uint64_t* next;
+  uint64_t* end;
+  raw::ChunkHeader* chunk;  // the buffer
   uint64_t clock;
 };
 
-struct ThreadState {
-  Record* next = nullptr;
-  // From here on put() needs make_room(), because the recording is not active, other threads must be told how far this
-  // one is, the chunk is full, or the clock has jumped.
-  Record* limit = nullptr;
-  Record* end = nullptr;
-  uint64_t stack_low = 0;
-  uint64_t stack_bytes = 0;
-  // No other thread can know an object in so many bytes from stack_low (publish_stack()).
-  uint64_t private_stack_bytes = 0;
-  uint64_t clock = 0;
-  Processor* processor = nullptr;
-  struct Slot* held = nullptr;
-  uint64_t spin_address = 0;
-  uint64_t spin_version = 0;
-  Record* spin_next = nullptr;
-  uint32_t spin_site = 0;
-  bool jumped = false;  // the clock was set ahead, and the stream does not have its value yet
-  bool busy = false;    // the thread is in the runtime
-  bool ended = false;
-  bool waiting = false;  // the thread spins
-};
-
-__thread ThreadState t_self;
+}  // namespace
 
 // This is where synchronisation through an address left the clocks.
 struct Slot {
@@ -96,6 +73,39 @@ struct Slot {
   uint64_t read;     // the clock after the last read
   uint64_t version;  // counts writes
 };
+
+// A record needs make_room() from `limit` on, because the recording is not active, other threads must be told how far this one is,
+// the chunk is full, or the clock has jumped. publish_stack() says what `private_stack_bytes` means.
+struct ThreadState : raw::State {
+  uint64_t* end = nullptr;
+  uint64_t stack_bytes = 0;
+  uint64_t counted_clock = 0;  // the clock when references were counted last
+  uint64_t counted_other = 0;  // and `other`
+  Processor* processor = nullptr;
+  Slot* held = nullptr;
+  uint64_t spin_address = 0;
+  uint64_t spin_version = 0;
+  uint64_t* spin_next = nullptr;
+  uint32_t spin_site = 0;
+  bool jumped = false;  // the clock was set ahead, and the stream does not have its value yet
+  bool busy = false;    // the thread is in the runtime
+  bool ended = false;
+  bool waiting = false;  // the thread spins
+};
+
+}  // namespace multigrain::trace::record
+
+extern "C" {
+__attribute__((visibility("default"))) __thread multigrain::trace::record::ThreadState __multigrain_record_state = {};
+}
+
+namespace multigrain::trace::record {
+namespace {
+
+ThreadState& self() {
+  return __multigrain_record_state;
+}
+
 constexpr size_t kSlots = size_t{1} << 16;
 
 bool g_active = false;
@@ -106,6 +116,7 @@ int g_descriptions_fd = -1;
 Slot g_slots[kSlots];
 Processor g_processors[raw::kMaxProcessors];
 uint32_t g_next_site = 1;
+uint32_t g_next_group = 0;
 uint32_t g_lock = 0;  // guards processor numbers and descriptions
 
 template <typename T>
@@ -134,36 +145,76 @@ void stop(int error, uint64_t clock) {
   store(g_active, false);
 }
 
-bool new_chunk(ThreadState& t) {
+// Returns the file's offset of a chunk that nobody has.
+off_t take_chunk() {
   const uint32_t index = __atomic_fetch_add(&g_control->chunks, 1u, __ATOMIC_ACQ_REL);
-  if (g_control->chunk_limit != 0 && index >= g_control->chunk_limit) {
-    stop(EOVERFLOW, t.clock);
-    return false;
-  }
-  const off_t offset = static_cast<off_t>((uint64_t{index} + 1) * raw::kChunkBytes);
+  return static_cast<off_t>((uint64_t{index} + 1) * raw::kChunkBytes);
+}
+
+// Returns 0, or an errno value.
+int make_buffer(Processor& p) {
+  const off_t offset = take_chunk();
   {
     const FileSizeLimitIsAnError limit;
-    if (const int error = posix_fallocate(g_chunks_fd, offset, static_cast<off_t>(raw::kChunkBytes)); error != 0) {
-      stop(error, t.clock);
-      return false;
-    }
+    if (const int error = posix_fallocate(g_chunks_fd, offset, static_cast<off_t>(raw::kChunkBytes)); error != 0)
+      return error;
   }
-  void* const chunk =
-      mmap(nullptr, raw::kChunkBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, g_chunks_fd, offset);
-  if (chunk == MAP_FAILED) {
-    stop(errno, t.clock);
+  void* const chunk = mmap(nullptr, raw::kChunkBytes, PROT_READ | PROT_WRITE, MAP_SHARED, g_chunks_fd, offset);
+  if (chunk == MAP_FAILED) return errno;
+  p.chunk = static_cast<raw::ChunkHeader*>(chunk);
+  p.chunk->processor = static_cast<uint16_t>(&p - g_processors);
+  p.chunk->is_buffer = 1;
+  store(p.chunk->magic, raw::kChunkMagic);
+  return 0;
+}
+
+// The copy's header comes behind its records, and the buffer is emptied behind the header. Returns 0, or an errno value; then
+// all records are in the buffer.
+int copy_buffer(raw::ChunkHeader& buffer) {
+  const off_t offset = take_chunk();
+  raw::ChunkHeader header = buffer;
+  header.is_buffer = 0;
+  const int error =
+      write_at(g_chunks_fd, &buffer + 1, raw::kChunkBytes - sizeof header, offset + static_cast<off_t>(sizeof header));
+  if (error != 0) return error;
+  if (const int torn = write_at(g_chunks_fd, &header, sizeof header, offset); torn != 0) return torn;
+  store(*reinterpret_cast<uint64_t*>(&buffer + 1), uint64_t{0});
+  store(buffer.sequence, header.sequence + 1);
+  return 0;
+}
+
+bool new_chunk(ThreadState& t) {
+  Processor& p = *t.processor;
+  if (const int error = p.chunk == nullptr ? make_buffer(p) : copy_buffer(*p.chunk); error != 0) {
+    stop(error, t.clock);
     return false;
   }
-  Processor& p = *t.processor;
-  if (p.chunk != nullptr) munmap(p.chunk, raw::kChunkBytes);
-  p.chunk = chunk;
-  auto* const header = static_cast<raw::ChunkHeader*>(chunk);
-  header->processor = static_cast<uint16_t>(&p - g_processors);
-  header->sequence = p.sequence++;
-  store(header->magic, raw::kChunkMagic);
-  t.next = reinterpret_cast<Record*>(header + 1);
-  t.end = t.next + raw::kRecordsOfChunk;
+  t.next = reinterpret_cast<uint64_t*>(p.chunk + 1);
+  t.end = t.next + raw::kWordsOfChunk;
   return true;
+}
+
+// Writes the head of a record whose other words are there, and of which `words` are all. There must be one more.
+inline void finish_record(ThreadState& t, uint64_t head, unsigned words) {
+  t.next[words] = 0;
+  store(t.next[0], head);
+  t.next += words;
+}
+
+// Adds what the thread has recorded to what all have, and stops the recording at the limit. The clock at which it is reached is
+// estimated: a group of references may be far longer than what was left.
+void count_references(ThreadState& t) {
+  const uint64_t ticks = t.clock - t.counted_clock;
+  const uint64_t mine = ticks - (t.other - t.counted_other);
+  t.counted_clock = t.clock;
+  t.counted_other = t.other;
+  const uint64_t limit = g_control->reference_limit;
+  if (limit == 0 || mine == 0) return;
+  const uint64_t all = __atomic_add_fetch(&g_control->references, mine, __ATOMIC_ACQ_REL);
+  if (all <= limit) return;
+  const uint64_t excess = all - limit < mine ? all - limit : mine;
+  stop(EOVERFLOW, t.clock - static_cast<uint64_t>(static_cast<double>(ticks) * static_cast<double>(excess) /
+                                                  static_cast<double>(mine)));
 }
 
 // Returns whether the kernel would run the thread, or does. These are system calls and not functions of the C library, at
@@ -210,7 +261,15 @@ void pace(ThreadState& t) {
   }
 }
 
-// Makes room for kReserve records. Returns false if nothing is recorded.
+// Records that the clock was set, if it was.
+void put_jump(ThreadState& t) {
+  if (!t.jumped) return;
+  t.next[1] = t.clock;
+  finish_record(t, raw::head_of(Kind::kTime, 0, 0), kWordsOfTime);
+  t.jumped = false;
+}
+
+// Makes room for kReserve words. Returns false if nothing is recorded.
 bool make_room(ThreadState& t) {
   if (!load(g_active) || t.ended || t.busy) {
     if (t.busy && g_control != nullptr) __atomic_fetch_add(&g_control->dropped, 1u, __ATOMIC_RELAXED);
@@ -221,40 +280,33 @@ bool make_room(ThreadState& t) {
   if (t.processor == nullptr) return false;
   const InRuntime inside;
   store(t.processor->published, t.clock);
-  if (t.end - t.next < kReserve + 1 && !new_chunk(t)) {
+  count_references(t);
+  if (!load(g_active) || (t.end - t.next < kReserve + kWordsOfTime && !new_chunk(t))) {
     t.limit = t.next;
     return false;
   }
-  if (t.jumped) {
-    t.next->tail = t.clock;
-    store(t.next->head, raw::head_of(Kind::kTime, 0, 0));
-    ++t.next;
-    t.jumped = false;
-  }
-  Record* const stretch = t.next + kStretch;
+  put_jump(t);
+  uint64_t* const stretch = t.next + kStretch;
   t.limit = t.end - kReserve < stretch ? t.end - kReserve : stretch;
   if (t.limit <= t.next) t.limit = t.next + 1;
   return true;
 }
 
-uint64_t take_private() {
-  uint64_t count = __multigrain_record_private;
+// Returns how many private references a record can take, and has taken now.
+uint64_t take_private(ThreadState& t) {
+  uint64_t count = t.private_references;
   if (count > UINT32_MAX) count = UINT32_MAX;
-  __multigrain_record_private -= count;
+  t.private_references -= count;
+  t.clock += count;
+  t.other += count;
   return count;
 }
 
 // Records a reference for which there is room.
 inline void put(ThreadState& t, Kind kind, uint64_t address, uint32_t size, uint32_t site) {
-  uint64_t count = __multigrain_record_private;
-  if (count > UINT32_MAX) [[unlikely]] {
-    count = UINT32_MAX;
-  }
-  __multigrain_record_private -= count;
-  t.clock += count + 1;
-  Record* const record = t.next++;
-  record->tail = raw::tail_of(site, count);
-  store(record->head, raw::head_of(kind, address, size));
+  t.next[1] = raw::tail_of(site, take_private(t));
+  ++t.clock;
+  finish_record(t, raw::head_of(kind, address, size), raw::kWordsOfReference);
 }
 
 inline bool on_private_stack(const ThreadState& t, uint64_t address) {
@@ -266,25 +318,44 @@ inline bool on_private_stack(const ThreadState& t, uint64_t address) {
 // functions return and others are called meanwhile, the stack has new objects at addresses of old ones; these count as
 // published, too, which costs records and nothing else.
 __attribute__((always_inline)) inline void publish_stack() {
-  ThreadState& t = t_self;
+  ThreadState& t = self();
   const uint64_t used = reinterpret_cast<uint64_t>(__builtin_frame_address(0)) - t.stack_low;
   if (used < t.stack_bytes) t.private_stack_bytes = used;
 }
 
+// Returns whether there is room for a record, or could be made.
+inline bool have_room(ThreadState& t) {
+  if (t.next < t.limit) [[likely]]
+    return true;
+  if (!make_room(t)) return false;
+  if (t.waiting) {
+    t.waiting = false;
+    store(t.processor->running, 1u);
+  }
+  return true;
+}
+
 inline void reference(Kind kind, uint64_t address, uint32_t size, uint32_t site) {
-  ThreadState& t = t_self;
+  ThreadState& t = self();
   if (on_private_stack(t, address)) {
-    ++__multigrain_record_private;
+    ++t.private_references;
     return;
   }
-  if (t.next >= t.limit) [[unlikely]] {
-    if (!make_room(t)) return;
-    if (t.waiting) {
-      t.waiting = false;
-      store(t.processor->running, 1u);
+  if (have_room(t)) put(t, kind, address, size, site);
+}
+
+// Records a group's references one by one, since some are to the thread's own stack.
+void expand(const raw::GroupDescription& group, const uint64_t* addresses, uint64_t iterations) {
+  const uint32_t first_site = *group.first_site;
+  for (uint64_t left = iterations; left-- > 0;) {
+    self().private_references += group.private_references;
+    for (uint32_t i = 0; i < group.accesses; ++i) {
+      const raw::AccessDescription& access = group.access[i];
+      uint64_t address = addresses[access.base] + static_cast<uint64_t>(access.offset);
+      if (group.strides != nullptr) address -= left * static_cast<uint64_t>(group.strides[access.base]);
+      reference(static_cast<Kind>(access.kind), address, access.bytes, first_site + access.site);
     }
   }
-  put(t, kind, address, size, site);
 }
 
 Slot& slot_of(uint64_t address) {
@@ -293,6 +364,7 @@ Slot& slot_of(uint64_t address) {
 
 void join_clock(ThreadState& t, uint64_t clock) {
   if (clock <= t.clock) return;
+  t.other += clock - t.clock;
   t.clock = clock;
   t.jumped = true;
   t.limit = t.next;
@@ -313,23 +385,23 @@ void unlock_word(uint32_t& word) {
   __atomic_store_n(&word, 0u, __ATOMIC_RELEASE);
 }
 
-InRuntime::InRuntime() : nested_(t_self.busy) {
-  t_self.busy = true;
+InRuntime::InRuntime() : nested_(self().busy) {
+  self().busy = true;
 }
 InRuntime::~InRuntime() {
-  t_self.busy = nested_;
+  self().busy = nested_;
 }
 
 void set_running(bool running) {
-  Processor* const p = t_self.processor;
-  if (p == nullptr || (running && t_self.ended)) return;
-  if (running) store(p->published, t_self.clock);
+  Processor* const p = self().processor;
+  if (p == nullptr || (running && self().ended)) return;
+  if (running) store(p->published, self().clock);
   store(p->running, uint32_t{running});
 }
 
 uint32_t own_processor() {
-  const Processor* const p = t_self.processor;
-  return p == nullptr || t_self.ended ? kNoProcessor : static_cast<uint32_t>(p - g_processors);
+  const Processor* const p = self().processor;
+  return p == nullptr || self().ended ? kNoProcessor : static_cast<uint32_t>(p - g_processors);
 }
 
 void resume(uint32_t processor, uint64_t clock) {
@@ -348,7 +420,7 @@ Blocked::~Blocked() {
 
 uint64_t thread_clock() {
   // A thread that is created now comes after the private references since the last record, too.
-  return t_self.clock + __multigrain_record_private;
+  return self().clock + self().private_references;
 }
 
 uint64_t publish_clock() {
@@ -357,34 +429,32 @@ uint64_t publish_clock() {
 }
 
 void advance_clock(uint64_t clock) {
-  join_clock(t_self, clock);
+  join_clock(self(), clock);
 }
 
 void keep_pace() {
-  ThreadState& t = t_self;
+  ThreadState& t = self();
   if (!load(g_active) || t.processor == nullptr || t.busy) return;
   const InRuntime inside;
   pace(t);
 }
 
 void record_event(Kind kind, uint64_t address, uint64_t value, uint32_t site) {
-  ThreadState& t = t_self;
+  ThreadState& t = self();
   if (!load(g_active) || t.ended || t.busy) return;
   if (t.processor == nullptr) begin_thread(reserve_processor(0), 0);
   if (t.processor == nullptr) return;
   const InRuntime inside;
-  if (t.end - t.next < 2 && !new_chunk(t)) {
+  if (t.end - t.next < kReserve && !new_chunk(t)) {
     t.limit = t.next;
     return;
   }
-  const uint64_t count = take_private();
-  t.clock += count + 1;
-  Record* const record = t.next;
-  t.next += 2;
-  record->tail = raw::tail_of(site, count);
-  const raw::EventTail tail = {t.clock, value};
-  memcpy(record + 1, &tail, sizeof tail);
-  store(record->head, raw::head_of(kind, address, 0));
+  t.next[1] = raw::tail_of(site, take_private(t));
+  ++t.clock;
+  ++t.other;
+  t.next[2] = t.clock;
+  t.next[3] = value;
+  finish_record(t, raw::head_of(kind, address, 0), raw::kWordsOfEvent);
   t.jumped = false;
   if (t.waiting) {
     t.waiting = false;
@@ -410,7 +480,7 @@ void observe_through(uint64_t address) {
   lock_word(slot.lock);
   const uint64_t clock = slot.written;
   unlock_word(slot.lock);
-  join_clock(t_self, clock);
+  join_clock(self(), clock);
 }
 
 void release_through(uint64_t address) {
@@ -472,7 +542,7 @@ void give_up_processor(uint32_t processor) {
 
 void begin_thread(uint32_t processor, uint64_t clock) {
   if (processor == kNoProcessor) return;
-  ThreadState& t = t_self;
+  ThreadState& t = self();
   uint64_t low = 0;
   size_t bytes = 0;
   {
@@ -491,16 +561,18 @@ void begin_thread(uint32_t processor, uint64_t clock) {
   store(p.thread, static_cast<int32_t>(syscall(SYS_gettid)));
   t.next = t.limit = p.next;
   t.end = p.end;
-  t.clock = p.clock > clock ? p.clock : clock;
+  t.clock = t.counted_clock = p.clock > clock ? p.clock : clock;
+  t.other = t.counted_other = 0;
   t.jumped = false;
   t.ended = false;
   record_event(Kind::kStart, low, bytes, 0);
 }
 
 uint64_t end_thread() {
-  ThreadState& t = t_self;
+  ThreadState& t = self();
   if (t.processor == nullptr || t.ended) return t.clock;
   record_event(Kind::kEnd, 0, 0, 0);
+  count_references(t);
   t.ended = true;
   Processor& p = *t.processor;
   p.next = t.next;
@@ -521,7 +593,7 @@ bool describe(const void* bytes, size_t size) {
     const ssize_t written = write(g_descriptions_fd, at, size);
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) {
-      stop(written < 0 ? errno : ENOSPC, t_self.clock);
+      stop(written < 0 ? errno : ENOSPC, self().clock);
       return false;
     }
     at += written;
@@ -538,7 +610,7 @@ uint32_t describe_sites(const raw::SiteDescription* sites, uint32_t count) {
   }
   auto* const buffer = static_cast<char*>(__libc_malloc(sizeof(raw::DescriptionHeader) + bytes));
   if (buffer == nullptr) {
-    stop(ENOMEM, t_self.clock);
+    stop(ENOMEM, self().clock);
     return 0;
   }
   lock_word(g_lock);
@@ -565,6 +637,51 @@ uint32_t describe_sites(const raw::SiteDescription* sites, uint32_t count) {
   return good ? first : 0;
 }
 
+// Numbers the module's groups and tells the recorder what they are. Returns false on failure.
+bool describe_groups(const raw::ModuleDescription& module) {
+  size_t bytes = 2 * sizeof(uint32_t);
+  for (uint64_t i = 0; i < module.groups; ++i) {
+    const raw::GroupDescription& group = *module.group[i];
+    bytes += 4 * sizeof(uint32_t) + sizeof(uint64_t) + group.accesses * sizeof(raw::AccessDescription) +
+             (group.strides != nullptr ? group.bases * sizeof(int64_t) : 0);
+  }
+  auto* const buffer = static_cast<char*>(__libc_malloc(sizeof(raw::DescriptionHeader) + bytes));
+  if (buffer == nullptr) {
+    stop(ENOMEM, self().clock);
+    return false;
+  }
+  lock_word(g_lock);
+  const uint32_t first = g_next_group;
+  const auto count = static_cast<uint32_t>(module.groups);
+  g_next_group += count;
+  const raw::DescriptionHeader header = {raw::Description::kGroups, static_cast<uint32_t>(bytes)};
+  char* at = buffer;
+  const auto append = [&at](const void* from, size_t size) {
+    memcpy(at, from, size);
+    at += size;
+  };
+  append(&header, sizeof header);
+  append(&first, sizeof first);
+  append(&count, sizeof count);
+  for (uint32_t i = 0; i < count; ++i) {
+    const raw::GroupDescription& group = *module.group[i];
+    const uint32_t numbers[4] = {group.accesses, group.bases, group.strides != nullptr ? 1u : 0u, 0};
+    append(numbers, sizeof numbers);
+    append(&group.private_references, sizeof group.private_references);
+    if (group.strides != nullptr) append(group.strides, group.bases * sizeof(int64_t));
+    for (uint32_t j = 0; j < group.accesses; ++j) {
+      raw::AccessDescription access = group.access[j];
+      access.site += *group.first_site;
+      append(&access, sizeof access);
+    }
+  }
+  const bool good = describe(buffer, static_cast<size_t>(at - buffer));
+  unlock_word(g_lock);
+  __libc_free(buffer);
+  if (good) *module.first_group = first;
+  return good;
+}
+
 // These are sites of calls that the pass did not see, which are those of libraries. Each calling function has one.
 struct Caller {
   void* address;
@@ -577,7 +694,7 @@ uint32_t g_callers_lock = 0;
 void in_child_of_fork() {
   // The child must not write into the parent's streams.
   g_active = false;
-  t_self.limit = t_self.next;
+  self().limit = self().next;
 }
 
 __attribute__((constructor(101))) void start() {
@@ -647,19 +764,36 @@ MG_RECORD_EXPORT void __multigrain_record_module(const raw::ModuleDescription* m
   const uint32_t first = describe_sites(module->site, module->sites);
   if (first == 0) return;
   *module->first_site = first;
-  t_self.busy = inside.nested();
+  if (!describe_groups(*module)) return;
+  self().busy = inside.nested();
   for (uint64_t i = 0; i < module->globals; ++i) {
     const raw::GlobalDescription& global = module->global[i];
     record_event(raw::Kind::kAllocate, reinterpret_cast<uint64_t>(global.address), global.bytes, first + global.site);
   }
 }
 
-MG_RECORD_EXPORT void __multigrain_record_read(uint64_t address, uint32_t site, uint32_t size) {
-  reference(raw::Kind::kRead, address, size, site);
-}
-
-MG_RECORD_EXPORT void __multigrain_record_write(uint64_t address, uint32_t site, uint32_t size) {
-  reference(raw::Kind::kWrite, address, size, site);
+// The code could not write the group's record, which is in the thread's spare words.
+MG_RECORD_EXPORT void __multigrain_record_group(const raw::GroupDescription* group) {
+  ThreadState& t = self();
+  // A signal handler may use the spare words, too.
+  uint64_t record[raw::kMostWords];
+  memcpy(record, t.spare, sizeof record);
+  const bool is_loop = group->strides != nullptr;
+  const unsigned first = is_loop ? 2 : 1;
+  const uint64_t iterations = is_loop ? record[1] : 1;
+  for (uint32_t i = 0; i < group->bases; ++i)
+    if (on_private_stack(t, record[first + i])) return expand(*group, record + first, iterations);
+  if (!have_room(t)) return;
+  if (t.private_references != 0) {
+    t.next[1] = take_private(t);
+    finish_record(t, raw::head_of(Kind::kPrivate, 0, 0), kWordsOfTime);
+  }
+  const unsigned words = first + group->bases;
+  memcpy(t.next + 1, record + 1, (words - 1) * sizeof *record);
+  const uint64_t privates = iterations * group->private_references;
+  t.clock += iterations * group->accesses + privates;
+  t.other += privates;
+  finish_record(t, record[0], words);
 }
 
 // A copy or a fill is recorded word by word, as the model of [Bolosky] counts (section 4.1). An address of 0: that side
@@ -695,11 +829,11 @@ MG_RECORD_EXPORT void __multigrain_record_packed_lanes(uint64_t address, uint32_
 // Operations on one address are in the trace in the order in which they are done, because the slot is locked meanwhile.
 MG_RECORD_EXPORT void __multigrain_record_atomic_begin(uint64_t address, uint32_t site, uint32_t size,
                                                        uint32_t access) {
-  ThreadState& t = t_self;
+  ThreadState& t = self();
   t.held = nullptr;
   if (!active() || t.busy) return;
   if (on_private_stack(t, address)) {
-    __multigrain_record_private += access == 3 ? 2 : 1;
+    t.private_references += access == 3 ? 2 : 1;
     return;
   }
   if ((access & 2) != 0) publish_stack();
@@ -727,13 +861,8 @@ MG_RECORD_EXPORT void __multigrain_record_atomic_begin(uint64_t address, uint32_
   }
   uint64_t after = slot.written;
   if (access != 1 && slot.read > after) after = slot.read;
-  if (after > t.clock) t.clock = after, t.jumped = true;
-  if (t.jumped) {
-    t.next->tail = t.clock;
-    store(t.next->head, raw::head_of(raw::Kind::kTime, 0, 0));
-    ++t.next;
-    t.jumped = false;
-  }
+  if (after > t.clock) t.other += after - t.clock, t.clock = after, t.jumped = true;
+  put_jump(t);
   if ((access & 1) != 0) put(t, raw::Kind::kRead, address, size, site);
   if ((access & 2) != 0) {
     put(t, raw::Kind::kWrite, address, size, site);
@@ -751,7 +880,7 @@ MG_RECORD_EXPORT void __multigrain_record_atomic_begin(uint64_t address, uint32_
 }
 
 MG_RECORD_EXPORT void __multigrain_record_atomic_end() {
-  ThreadState& t = t_self;
+  ThreadState& t = self();
   if (t.held == nullptr) return;
   unlock_word(t.held->lock);
   t.held = nullptr;
