@@ -99,7 +99,8 @@ class SteppedFabric final : public ForwardingFabric {
   [[nodiscard]] std::span<std::byte> own_segment(SegmentId) override { return {}; }
   // A node does not write its own ring.
   uint64_t load_own(SegmentId segment, uint64_t offset) override {
-    if (words::fetch_log_place(kMaxNodes, offset).node != self().value) stop_before(word_at(self().value, segment, offset), false);
+    if (words::fetch_log_place(kMaxNodes, offset).node != self().value)
+      stop_before(word_at(self().value, segment, offset), false);
     uint64_t word = 0;
     std::memcpy(&word, inner().own_segment(segment).data() + offset, sizeof word);
     return word;

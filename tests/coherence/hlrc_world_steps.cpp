@@ -65,8 +65,7 @@ bool World::updates_concern(unsigned node, const Footprint::Access& each) const 
 }
 
 bool World::is_entry_of(unsigned node, Word word) {
-  return offset_of(word) >= words::kFetchLog &&
-         words::fetch_log_place(kMaxNodes, offset_of(word)).node == node;
+  return offset_of(word) >= words::kFetchLog && words::fetch_log_place(kMaxNodes, offset_of(word)).node == node;
 }
 
 bool World::release_concerns(unsigned node, const Footprint& next) const {
