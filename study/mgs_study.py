@@ -33,6 +33,7 @@ EXPERIMENTS = {
     "water-pairwise": ("water", "--variant", "pairwise"),
     "tsp": ("tsp",),
     "unstructured": ("unstructured",),
+    "unstructured-ordered": ("unstructured", "--variant", "ordered"),
 }
 PROCESSORS = 32
 SIZES = (1, 2, 4, 8, 16, 32)

@@ -37,13 +37,14 @@ inline MeshSize mesh_size(Size size) {
 }
 
 // A mesh like those of tetrahedra that fill a cube: nodes near the points of a lattice, none at its point, joined by
-// the shortest edges that there are. As a program that inserts points leaves them, neighbours have unrelated numbers.
-inline Mesh make_mesh(MeshSize size, uint64_t seed) {
+// the shortest edges that there are. As a program that inserts points leaves them, neighbours have unrelated numbers; `ordered`,
+// numbers follow the lattice, row by row, so that many neighbours have numbers close to each other. All else is the same.
+inline Mesh make_mesh(MeshSize size, uint64_t seed, bool ordered = false) {
   Mesh mesh;
   const size_t side = static_cast<size_t>(std::ceil(std::cbrt(static_cast<double>(size.nodes))));
   std::vector<uint32_t> number(size.nodes);
   std::iota(number.begin(), number.end(), 0u);
-  for (size_t i = size.nodes - 1; i > 0; --i)
+  for (size_t i = size.nodes - 1; i > 0 && !ordered; --i)
     std::swap(number[i], number[static_cast<size_t>(random_unit(seed, i) * static_cast<double>(i + 1))]);
   mesh.place.resize(size.nodes);
   for (size_t i = 0; i < size.nodes; ++i) {

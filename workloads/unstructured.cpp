@@ -4,7 +4,8 @@
 // Run-time preprocessing gives processors compact parts of the nodes and of the edges. An iteration is one edge loop
 // that sums up how a node differs from its neighbours, and three steps of a Runge-Kutta scheme, each an edge loop for
 // the fluxes and a loop over the own nodes. Nodes at which edges of several processors meet take a lock in edge loops.
-// Nodes lie in memory as the mesh has them, so each page has nodes of many processors: fine-grain sharing.
+// Nodes lie in memory as the mesh has them, so each page has nodes of many processors: fine-grain sharing. The variant "ordered"
+// has a mesh whose neighbours have close numbers, as when it comes from a generator that goes through space row by row.
 #include "common.h"
 #include "mesh.h"
 
@@ -133,10 +134,12 @@ int check(const std::vector<Node>& expected) {
 
 int main(int argc, char** argv) {
   CommandLine app("A flow over an unstructured mesh on Multigrain", "unstructured");
+  std::string variant;
+  add_variants(app, variant, {"ordered"});
   const Options options = parse_command_line(app, argc, argv);
   iterations = choose(options, options.iterations, 1u, 1u, 1u);
   seed = options.seed;
-  grid = make_mesh(mesh_size(options.size), seed);
+  grid = make_mesh(mesh_size(options.size), seed, variant == "ordered");
   const size_t nodes = grid.place.size();
   shared_node = allocate_shared<Node>(nodes, MG_HOME_BLOCKED);
 
@@ -148,7 +151,7 @@ int main(int argc, char** argv) {
   barrier = mg_barrier_create(0);
   const uint64_t preprocessing = mg_time_ns() - before;
 
-  print_header("unstructured", describe(grid, iterations));
+  print_header("unstructured", variant + ", " + describe(grid, iterations));
   std::printf("preprocessing: %.6f s\n", seconds(preprocessing));
   run_on_all(slave);
   double checksum = 0;
