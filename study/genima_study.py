@@ -180,7 +180,11 @@ class Study(CountedStudy):
 
     def without(self):
         """An experiment: without what our hlrc does and GeNIMA does not, on 32 processors in nodes of 4, Origin 2000"""
-        head("", ["`--hlrc`", "ms", "speedup", "data", "barrier", "lock", "rights", "diffs", "pages fetched", "faults"], 1)
+        head(
+            "",
+            ["`--hlrc`", "ms", "speedup", "data", "barrier", "lock", "rights", "diffs", "pages fetched", "faults"],
+            1,
+        )
         for name in self.names():
             for options in ("", *OURS, ",".join(OURS)):
                 points = self.points(
