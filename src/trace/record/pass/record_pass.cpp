@@ -164,7 +164,7 @@ class Instrumentation {
 
   // A site is the program's line that the instruction belongs to: that of the innermost inlined function that is not in a
   // header of the system. To the function's name are added the field that is accessed, and the functions that the line has
-  // been inlined into.
+  // been inlined into, again without those in headers of the system.
   uint32_t site_of(const Instruction& instruction, std::string name = "") {
     SiteKey key;
     key.name = std::move(name);
@@ -182,6 +182,7 @@ class Instrumentation {
         unsigned frames = 0;
         for (const DILocation* at = chosen->getInlinedAt(); at != nullptr && frames < kMostFrames;
              at = at->getInlinedAt()) {
+          if (is_of_the_system(path_of(*at->getFile()))) continue;
           ++frames;
           key.function += ", in " + qualified_name_of(*at) + " (" +
                           sys::path::filename(at->getFile()->getFilename()).str() + ":" +
