@@ -300,7 +300,7 @@ class OnMemory : public testing::Test {
   ~OnMemory() override { t_owner = nullptr; }
   [[nodiscard]] uint64_t address() const { return reinterpret_cast<uint64_t>(region_->base()) + 4088; }
   void access(unsigned owner, uint64_t offset, uint64_t bytes, bool is_write, uintptr_t code) {
-    detector_->access(*owner_[owner], address() + offset, bytes, is_write, false, code);
+    detector_->tell_plain(*owner_[owner], address() + offset, bytes, is_write, code);
   }
   [[nodiscard]] uint64_t found() const { return detector_->memory().head().found.load(); }
 
@@ -314,6 +314,11 @@ TEST_F(OnMemory, AgreesWithBytesOneByOne) {
   RaceMemory lists = make_memory();
   for (unsigned seed = 0; seed < 1500; ++seed) {
     std::mt19937 random(seed);
+    // Whoever gets memory anew comes behind those that had it (recent.h, K2).
+    for (Owner* const owner : owner_) {
+      t_owner = owner;
+      detector_->release(8);
+    }
     detector_->allocate(region_->base(), 8192, 0);
     std::array<Location, 40> byte{};
     for (unsigned step = 0; step < 40; ++step) {
@@ -373,6 +378,51 @@ TEST_F(OnMemory, MemoryThatIsAllocatedHasNoHistory) {
   EXPECT_EQ(found(), 0u);
 }
 
+// recent.h, K2: what was noted of the memory before is not held against its next use.
+TEST_F(OnMemory, WhatWasNotedEndsWithTheBlock) {
+  access(0, 0, 8, true, 0x100);
+  access(0, 64, 8, false, 0x100);
+  t_owner = owner_[0];
+  detector_->free(region_->base(), 8192, 0x200);
+  detector_->allocate(region_->base(), 8192, 0);
+  access(0, 0, 8, true, 0x300);
+  access(0, 64, 8, false, 0x300);
+  EXPECT_EQ(found(), 0u);
+  access(1, 0, 8, false, 0x400);
+  access(1, 64, 8, true, 0x400);
+  ASSERT_EQ(g_told.size(), 2u);
+  EXPECT_EQ(Contexts::code_of(g_told[0].earlier.place), 0x300u);
+}
+
+TEST_F(OnMemory, AnAtomicOperationTakesNotesAway) {
+  access(0, 0, 8, false, 0x100);
+  detector_->access(*owner_[0], address(), 8, true, true, 0x200);
+  access(0, 0, 8, false, 0x300);
+  detector_->access(*owner_[1], address(), 8, true, true, 0x400);
+  ASSERT_EQ(g_told.size(), 1u);
+  EXPECT_EQ(Contexts::code_of(g_told[0].earlier.place), 0x300u);
+}
+
+TEST_F(OnMemory, APartThatIsKnownDoesNotStandForTheRest) {
+  for (const uint64_t bytes : {1, 2, 4, 8, 16}) {
+    const uint64_t at = 256 * bytes + 56;  // 16 bytes go on in the next line
+    access(0, at, bytes, false, 0x100);
+    access(0, at, 32, true, 0x100);
+    const uint64_t before = found();
+    access(1, at + 31, 1, false, 0x200);
+    EXPECT_EQ(found(), before + 1) << bytes;
+  }
+}
+
+TEST_F(OnMemory, PiecesAreThoseAtTheirDistance) {
+  detector_->tell_strided(*owner_[0], address() + 240, 8, -80, 4, true, 0x100);  // at 240, 160, 80 and 0
+  for (uint64_t at = 0; at < 300; at += 8) {
+    const uint64_t before = found();
+    access(1, at, 8, false, 0x200);
+    EXPECT_EQ(found() != before, at % 80 == 0 && at <= 240) << at;
+  }
+}
+
 TEST_F(OnMemory, FreeingIsAWriteOfWhatWasAccessed) {
   access(0, 16, 4, false, 0x100);
   t_owner = owner_[1];
@@ -384,6 +434,7 @@ TEST_F(OnMemory, FreeingIsAWriteOfWhatWasAccessed) {
 TEST_F(OnMemory, CallsAreKnownToTheirDepth) {
   const Contexts& contexts = detector_->contexts();
   Calls& calls = owner_[0]->calls;
+  const auto place_at = [&](uint64_t code) { return Contexts::place(code, contexts.context(calls)); };
   // Of this program, of a library, and of no object that is loaded.
   const auto own = reinterpret_cast<uint64_t>(&make_memory);
   const auto library = reinterpret_cast<uint64_t>(dlsym(RTLD_DEFAULT, "qsort"));
@@ -391,7 +442,7 @@ TEST_F(OnMemory, CallsAreKnownToTheirDepth) {
   contexts.enter(calls, own, 1000);
   contexts.enter(calls, library, 900);
   contexts.enter(calls, 0x401030, 800);
-  const uint64_t place = Contexts::place(own + 1, calls.context);
+  const uint64_t place = place_at(own + 1);
   const auto callers = [&](uint64_t of) {
     std::vector<uint64_t> sites;
     contexts.for_each_call(of, [&](uint64_t site) { return sites.push_back(site), true; });
@@ -400,11 +451,11 @@ TEST_F(OnMemory, CallsAreKnownToTheirDepth) {
   EXPECT_EQ(Contexts::code_of(place), own + 1);
   EXPECT_EQ(callers(place), (std::vector<uint64_t>{0x401030, library, own}));
   Contexts::leave(calls);
-  EXPECT_EQ(callers(Contexts::place(1, calls.context)), (std::vector<uint64_t>{library, own}));
+  EXPECT_EQ(callers(place_at(1)), (std::vector<uint64_t>{library, own}));
   // longjmp() to the outermost function, which then calls another one.
   contexts.enter(calls, 0x401030, 800);
   contexts.enter(calls, 0x401040, 950);
-  EXPECT_EQ(callers(Contexts::place(1, calls.context)), (std::vector<uint64_t>{0x401040, own}));
+  EXPECT_EQ(callers(place_at(1)), (std::vector<uint64_t>{0x401040, own}));
 }
 
 TEST(CompiledRacesDeathTest, EndsWithASentenceWhenItsMemoryIsUsedUp) {
@@ -412,7 +463,7 @@ TEST(CompiledRacesDeathTest, EndsWithASentenceWhenItsMemoryIsUsedUp) {
   EXPECT_EXIT(
       {
         RaceMemory memory = make_memory(uint64_t{16} << 20);
-        for (uint64_t page = 0; page < 2000; ++page) static_cast<void>(memory.cell_of(page << RaceMemory::kPageShift));
+        for (uint64_t page = 0; page < 2000; ++page) static_cast<void>(memory.line_of(page << RaceMemory::kPageShift));
       },
       testing::ExitedWithCode(1), "has used up the memory that it may take .*--races-memory");
 }

@@ -14,7 +14,22 @@ extern "C" {
 #define MG_RACES_PREFIX "__multigrain_race_"
 /* Of the note in each object file (base/object_note.h). */
 #define MG_RACES_NOTE_TYPE 5
-#define MG_RACES_VERSION 1
+#define MG_RACES_VERSION 2
+
+/* What the calling thread has accessed lately and need not tell again (recent.h): a table of so many lines, a power of two, of
+ * which each is for 64 bytes of the program's. Code looks in it before it calls. With n = address / 64 the line's index is
+ * n ^ n >> 12, modulo their number: rows of a matrix at a power of two from each other do not fall on one index. */
+#define MG_RACES_RECENT_LINES 4096
+#define MG_RACES_RECENT_FOLD 12
+struct mg_race_recent_line {
+  uint64_t read;    /* a bit for each byte */
+  uint64_t address; /* of the first of the 64 bytes */
+  uint64_t written;
+  uint64_t zero;
+};
+#ifdef __cplusplus
+MG_RACES_API extern constinit thread_local const struct mg_race_recent_line* __multigrain_race_recent;
+#endif
 
 /* The program is about to read or write N bytes, at an address that is a multiple of N, or at any. */
 #define MG_RACES_ACCESSES(N)                                          \
@@ -30,6 +45,9 @@ MG_RACES_ACCESSES(16)
 #undef MG_RACES_ACCESSES
 MG_RACES_API void __multigrain_race_read_range(const void*, size_t);
 MG_RACES_API void __multigrain_race_write_range(void*, size_t);
+/* The same for `count` pieces of `bytes` each, of which each begins `stride` bytes behind the one before. */
+MG_RACES_API void __multigrain_race_read_strided(const void*, size_t bytes, int64_t stride, uint64_t count);
+MG_RACES_API void __multigrain_race_write_strided(void*, size_t bytes, int64_t stride, uint64_t count);
 /* The pointer to an object's virtual functions is read, or written: `value` is the new one. */
 MG_RACES_API void __multigrain_race_vptr_read(const void*);
 MG_RACES_API void __multigrain_race_vptr_update(void*, const void* value);

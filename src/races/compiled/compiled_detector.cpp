@@ -17,37 +17,39 @@ constinit CompiledDetector* g_compiled_detector = nullptr;
 
 namespace {
 
-// A cell as a value, and its lock, which lives shorter than a microsecond.
-class LockedCell {
+// The cells of a line, and their lock, which is held shorter than a microsecond.
+class LockedLine {
  public:
-  explicit LockedCell(Cell& cell) : cell_(cell) {
+  explicit LockedLine(CellLine& line) : line_(line), lock_(line.cells[0].write) {
+    uint64_t write = 0;
     for (unsigned tries = 1;; ++tries) {
-      location.write = cell.write.load(std::memory_order_relaxed);
-      if ((location.write & Cell::kLocked) == 0 &&
-          cell.write.compare_exchange_weak(location.write, location.write | Cell::kLocked, std::memory_order_acquire))
+      write = lock_.load(std::memory_order_relaxed);
+      if ((write & CellLine::kLocked) == 0 &&
+          lock_.compare_exchange_weak(write, write | CellLine::kLocked, std::memory_order_acquire))
         break;
       if (tries % 64 == 0)
         sched_yield();
       else
         cpu_relax();
     }
-    location.write_place = cell.write_place;
-    location.read = cell.read.load(std::memory_order_relaxed);
-    location.read_place = cell.read_place;
+    first_ = line.cells[0];
+    first_.write = write;
   }
-  ~LockedCell() {
-    cell_.write_place = location.write_place;
-    cell_.read.store(location.read, std::memory_order_relaxed);
-    cell_.read_place = location.read_place;
-    cell_.write.store(location.write, std::memory_order_release);
+  ~LockedLine() {
+    line_.cells[0].write_place = first_.write_place;
+    line_.cells[0].read = first_.read;
+    line_.cells[0].read_place = first_.read_place;
+    lock_.store(first_.write, std::memory_order_release);
   }
-  LockedCell(const LockedCell&) = delete;
-  LockedCell& operator=(const LockedCell&) = delete;
+  LockedLine(const LockedLine&) = delete;
+  LockedLine& operator=(const LockedLine&) = delete;
 
-  Location location;
+  [[nodiscard]] Location& cell(unsigned index) { return index == 0 ? first_ : line_.cells[index]; }
 
  private:
-  Cell& cell_;
+  CellLine& line_;
+  std::atomic_ref<uint64_t> lock_;
+  Location first_;  // the cell with the lock in it, as a value
 };
 
 constexpr unsigned parts_of(Parts parts) {
@@ -59,14 +61,22 @@ constexpr unsigned class_of(Parts parts) {
 bool is_split(const Location& whole) {
   return (whole.write & Cell::kSplit) != 0;
 }
+bool is_known(const Location& cell) {
+  return cell.write != 0 || cell.read != 0;
+}
+
+void become(Owner* owner) {
+  t_owner = owner;
+  if (&on_changed_owner != nullptr) on_changed_owner(owner);
+}
+
+}  // namespace
 
 // Races that one access has found. The first few are enough to say which places race.
-struct Found {
+struct CompiledDetector::Found {
   std::array<Race, 8> race;
   size_t count = 0;
 };
-
-}  // namespace
 
 CompiledDetector::CompiledDetector(RaceMemory memory, const Region& region, Machine machine, std::vector<Part> parts,
                                    Tell tell)
@@ -85,21 +95,26 @@ CompiledDetector::CompiledDetector(RaceMemory memory, const Region& region, Mach
 // An owner's memory must outlive copies of the program's heap, and is needed by few runs.
 Owner& CompiledDetector::make_owner(unsigned number) {
   if (Owner* const owner = owners_[number].load(std::memory_order_acquire)) return *owner;
+  struct Both {
+    Owner owner;
+    Recent recent;
+  };
   void* const memory =
-      mmap(nullptr, sizeof(Owner), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      mmap(nullptr, sizeof(Both), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED)
     die(1, "--check-races: there is no memory for a thread's clock; errno:", static_cast<uint64_t>(errno));
-  auto* const owner = new (memory) Owner;
+  auto* const both = new (memory) Both;
+  Owner* const owner = &both->owner;
+  owner->recent = &both->recent;
   owners_[number].store(owner, std::memory_order_release);
   return *owner;
 }
 
 void CompiledDetector::begin_processor(unsigned number) {
   Owner& owner = make_owner(number);
-  owner.calls.depth = 0;
-  owner.calls.context = 0;
+  owner.calls.depth = owner.calls.numbered = 0;
   order_.begin(owner, number);
-  t_owner = &owner;
+  become(&owner);
 }
 
 void CompiledDetector::begin_beside(uint64_t key) {
@@ -108,13 +123,12 @@ void CompiledDetector::begin_beside(uint64_t key) {
     uint32_t free = 0;
     if (!head.owner_in_use[number].compare_exchange_strong(free, 1, std::memory_order_acquire)) continue;
     Owner& owner = make_owner(number);
-    owner.calls.depth = 0;
-    owner.calls.context = 0;
+    owner.calls.depth = owner.calls.numbered = 0;
     owner.clock = {};
     owner.clock[number] = head.owner_time[number].load(std::memory_order_relaxed);
     owner.has_release_fence = owner.has_relaxed_loads = false;
     order_.begin(owner, number);
-    t_owner = &owner;
+    become(&owner);
     acquire(key);
     return;
   }
@@ -129,12 +143,12 @@ void CompiledDetector::end_beside() {
   RaceMemory::Head& head = memory_.head();
   const unsigned number = t_owner->number;
   head.owner_time[number].store(t_owner->clock[number], std::memory_order_relaxed);
-  t_owner = nullptr;
+  become(nullptr);
   head.owner_in_use[number].store(0, std::memory_order_release);
 }
 
 void CompiledDetector::leave() {
-  t_owner = nullptr;
+  become(nullptr);
   g_compiled_detector = nullptr;
 }
 
@@ -170,11 +184,6 @@ void CompiledDetector::forget_parts(Location& location) {
   location = {};
 }
 
-void CompiledDetector::clear(Cell& cell) {
-  LockedCell locked(cell);
-  forget_parts(locked.location);
-}
-
 void CompiledDetector::allocate(const void* begin, size_t bytes, uint64_t site) {
   forget(begin, bytes);
   memory_.note_block({.begin = reinterpret_cast<uint64_t>(begin),
@@ -183,31 +192,36 @@ void CompiledDetector::allocate(const void* begin, size_t bytes, uint64_t site) 
                       .made_by = t_owner != nullptr ? t_owner->number : 0});
 }
 
-// Visits, as visit(cell, address), the cells of [begin, end) of which anything is known. `begin` is where a cell's bytes begin.
+// Visits, as visit(address, bytes), the parts of [begin, end) in lines that have cells.
 template <typename Visit>
-void CompiledDetector::for_each_known(uint64_t begin, uint64_t end, Visit&& visit) {
+void CompiledDetector::for_each_line(uint64_t begin, uint64_t end, Visit&& visit) {
   constexpr uint64_t kPage = uint64_t{1} << RaceMemory::kPageShift;
   for (uint64_t at = begin, next; at < end; at = next) {
-    next = std::min(end, (at / kPage + 1) * kPage);
-    if (!memory_.has_cells(at)) continue;
-    for (uint64_t of = at; of < next; of += 8)
-      if (Cell& cell = memory_.cell_of(of);
-          cell.write.load(std::memory_order_relaxed) != 0 || cell.read.load(std::memory_order_relaxed) != 0)
-        visit(cell, of);
+    if (!memory_.has_cells(at)) {
+      next = (at / kPage + 1) * kPage;
+      continue;
+    }
+    next = std::min(end, (at / Recent::kLineBytes + 1) * Recent::kLineBytes);
+    visit(at, next - at);
   }
 }
 
 void CompiledDetector::forget(const void* begin, size_t bytes) {
   const auto first = reinterpret_cast<uint64_t>(begin);
-  for_each_known(first & ~uint64_t{7}, first + bytes, [this](Cell& cell, uint64_t) { clear(cell); });
+  for_each_line(first, first + bytes, [this](uint64_t at, uint64_t part) {
+    LockedLine line(memory_.line_of(at));
+    for (uint64_t cell = at / 8; cell <= (at + part - 1) / 8; ++cell) forget_parts(line.cell(cell % CellLine::kCells));
+  });
+  if (t_owner != nullptr) t_owner->recent->forget(first, bytes);
 }
 
 void CompiledDetector::free(const void* begin, size_t bytes, uint64_t site) {
   if (t_owner == nullptr) return;
   const auto first = reinterpret_cast<uint64_t>(begin);
-  for_each_known(first, first + bytes, [&](Cell&, uint64_t at) {
-    access(*t_owner, at, std::min<uint64_t>(8, first + bytes - at), true, false, site);
-  });
+  const AccessNow write = now(*t_owner, true, false, site);
+  for_each_line(first, first + bytes,
+                [&](uint64_t at, uint64_t part) { touch(*t_owner, at, part, write, Which::kKnown); });
+  t_owner->recent->forget(first, bytes);
 }
 
 // --- Accesses
@@ -220,16 +234,42 @@ bool CompiledDetector::covers_elsewhere(uint64_t address) const {
 
 void CompiledDetector::access(Owner& me, uint64_t address, uint64_t bytes, bool is_write, bool is_atomic,
                               uintptr_t code) {
-  const AccessNow now{
-      .epoch = Epoch(me.number, me.clock[me.number], is_atomic), .place = place(me, code), .is_write = is_write};
+  const AccessNow access = now(me, is_write, is_atomic, code);
   while (bytes != 0) {
-    const uint64_t part = std::min(bytes, 8 - address % 8);
-    Cell& cell = memory_.cell_of(address);
-    if (!(is_write ? is_known<true>(me, cell) : is_known<false>(me, cell)))
-      touch(me, cell, address, static_cast<unsigned>(part), now);
+    const unsigned first = address % Recent::kLineBytes;
+    const uint64_t part = std::min<uint64_t>(bytes, Recent::kLineBytes - first);
+    touch(me, address, part, access);
+    if (is_atomic)
+      me.recent->forget(address, part);
+    else
+      me.recent->note(address - first, Recent::bits(first, part), is_write);
     address += part;
     bytes -= part;
   }
+}
+
+void CompiledDetector::tell_plain(Owner& me, uint64_t address, uint64_t bytes, bool is_write, uintptr_t code) {
+  bool is_covered = false;
+  while (bytes != 0) {
+    const unsigned first = address % Recent::kLineBytes;
+    const uint64_t part = std::min<uint64_t>(bytes, Recent::kLineBytes - first);
+    if (!me.recent->knows(address - first, Recent::bits(first, part), is_write)) {
+      if (!is_covered && !covers(address)) {
+        // Of memory that is not looked at, long ranges are not noted, since that takes longer than to see that it is not.
+        if (bytes <= Recent::kLineBytes) me.recent->note(address - first, Recent::bits(first, part), is_write);
+        return;
+      }
+      is_covered = true;
+      access(me, address, part, is_write, false, code);
+    }
+    address += part;
+    bytes -= part;
+  }
+}
+
+void CompiledDetector::tell_strided(Owner& me, uint64_t address, uint64_t bytes, int64_t stride, uint64_t count,
+                                    bool is_write, uintptr_t code) {
+  for (; count != 0; --count, address += static_cast<uint64_t>(stride)) tell_plain(me, address, bytes, is_write, code);
 }
 
 // What is known of the whole holds for each of its parts. The first of them takes the whole's list.
@@ -262,38 +302,47 @@ void CompiledDetector::split_halves(Location& whole) {
   whole.read_place = static_cast<uint64_t>(Parts::kBytes);
 }
 
-void CompiledDetector::touch(Owner& me, Cell& cell, uint64_t address, unsigned bytes, const AccessNow& now) {
+void CompiledDetector::touch_cell(Location& cell, uint64_t address, unsigned bytes, const AccessNow& now,
+                                  ClockView clock, Found& found) {
+  const auto first = static_cast<unsigned>(address % 8);
+  const auto look = [&](Location& location, uint64_t at) {
+    access_location(location, memory_, clock, now, [&](const AccessRecord& earlier, bool was_write) {
+      if (found.count == found.race.size()) return;
+      found.race[found.count++] = {
+          .now = {now.place, now.epoch.owner(), now.is_write, now.epoch.is_atomic()},
+          .earlier = {earlier.place, earlier.epoch.owner(), was_write, earlier.epoch.is_atomic()},
+          .address = at,
+          .bytes = bytes};
+    });
+  };
+  if (!is_split(cell)) {
+    if (bytes == 8) [[likely]]
+      return look(cell, address);
+    split(cell, first % 4 == 0 && bytes == 4 ? Parts::kHalves : Parts::kBytes);
+  }
+  if (static_cast<Parts>(cell.read_place) == Parts::kHalves && (first % 4 != 0 || bytes % 4 != 0)) split_halves(cell);
+  const auto parts = static_cast<Parts>(cell.read_place);
+  const unsigned size = 8 / parts_of(parts);
+  Location* const part = memory_.at<Location>(static_cast<uint32_t>(cell.write));
+  for (unsigned i = first / size; i * size < first + bytes; ++i) look(part[i], address - first + size_t{i} * size);
+  // All parts are alike now.
+  if (now.is_write && bytes == 8 && part[0].write == now.epoch.bits()) {
+    const Location one = part[0];
+    memory_.drop(static_cast<uint32_t>(cell.write), class_of(parts));
+    cell = one;
+  }
+}
+
+void CompiledDetector::touch(const Owner& me, uint64_t address, uint64_t bytes, const AccessNow& now, Which which) {
+  const ClockView clock = order_.clock_of(me);
   Found all;
   {
-    LockedCell locked(cell);
-    Location& whole = locked.location;
-    const auto first = static_cast<unsigned>(address % 8);
-    const auto look = [&](Location& location, uint64_t at) {
-      access_location(location, memory_, order_.clock_of(me), now, [&](const AccessRecord& earlier, bool was_write) {
-        if (all.count == all.race.size()) return;
-        all.race[all.count++] = {
-            .now = {now.place, me.number, now.is_write, now.epoch.is_atomic()},
-            .earlier = {earlier.place, earlier.epoch.owner(), was_write, earlier.epoch.is_atomic()},
-            .address = at,
-            .bytes = bytes};
-      });
-    };
-    if (!is_split(whole) && bytes != 8) split(whole, first % 4 == 0 && bytes == 4 ? Parts::kHalves : Parts::kBytes);
-    if (!is_split(whole)) {
-      look(whole, address);
-    } else {
-      if (static_cast<Parts>(whole.read_place) == Parts::kHalves && (first % 4 != 0 || bytes % 4 != 0))
-        split_halves(whole);
-      const auto parts = static_cast<Parts>(whole.read_place);
-      const unsigned size = 8 / parts_of(parts);
-      Location* const part = memory_.at<Location>(static_cast<uint32_t>(whole.write));
-      for (unsigned i = first / size; i * size < first + bytes; ++i) look(part[i], address - first + size_t{i} * size);
-      // All parts are alike now.
-      if (now.is_write && bytes == 8 && part[0].write == now.epoch.bits()) {
-        const Location one = part[0];
-        memory_.drop(static_cast<uint32_t>(whole.write), class_of(parts));
-        whole = one;
-      }
+    LockedLine line(memory_.line_of(address));
+    for (uint64_t end = address + bytes; address != end;) {
+      const auto part = static_cast<unsigned>(std::min(end - address, 8 - address % 8));
+      Location& cell = line.cell(address / 8 % CellLine::kCells);
+      if (which == Which::kAll || is_known(cell)) touch_cell(cell, address, part, now, clock, all);
+      address += part;
     }
   }
   for (size_t i = 0; i < all.count; ++i) found(all.race[i]);

@@ -2,10 +2,10 @@
 // nodes of one machine. docs/internals/races.md says how it works; what it relies on is stated at location.h (L1 to L3),
 // race_memory.h (M1 to M3) and order.h (H1 to H3), and here:
 //
-//  C1  An access is told to the detector before it is made, by the thread that makes it. A lock of Multigrain, and what else
-//      orders, is told before it lets others go on, and after the thread was let through.
+//  C1  An access is told to the detector by the thread that makes it, between the same two of the thread's calls that order. A lock
+//      of Multigrain, and what else orders, is told before it lets others go on, and after the thread was let through.
 //  C2  Memory that is allocated has no history: what its last user did is not compared with what its next one does.
-//  C3  Whoever is told of a race holds no cell's lock.
+//  C3  Whoever is told of a race holds no line's lock.
 //
 // It is not async-signal-safe: a handler must not touch shared memory, as ever.
 #pragma once
@@ -88,14 +88,11 @@ class CompiledDetector {
   }
   // `bytes` at an address that covers() accepts, which may go on beyond a page.
   void access(Owner& me, uint64_t address, uint64_t bytes, bool is_write, bool is_atomic, uintptr_t code);
-  // The same for 1, 2, 4 or 8 bytes that are aligned to their number: looks first whether the access is known.
-  template <unsigned kBytes, bool kIsWrite>
-  [[gnu::always_inline]] void access_aligned(Owner& me, uint64_t address, uintptr_t code) {
-    Cell& cell = memory_.cell_of(address);
-    if (is_known<kIsWrite>(me, cell)) return;
-    touch(me, cell, address, kBytes,
-          {.epoch = Epoch::of_bits(me.epoch), .place = place(me, code), .is_write = kIsWrite});
-  }
+  // What code tells: `bytes` at any address. What the owner has told at its time now costs little.
+  void tell_plain(Owner& me, uint64_t address, uint64_t bytes, bool is_write, uintptr_t code);
+  // The same for `count` pieces of `bytes` each, `stride` bytes from one to the next.
+  void tell_strided(Owner& me, uint64_t address, uint64_t bytes, int64_t stride, uint64_t count, bool is_write,
+                    uintptr_t code);
 
   [[nodiscard]] Order& order() { return order_; }
   [[nodiscard]] bool is_told_of_posix(const void* object) const {
@@ -105,26 +102,27 @@ class CompiledDetector {
   [[nodiscard]] const RaceMemory& memory() const { return memory_; }
 
  private:
+  struct Found;
+
   [[nodiscard]] bool covers_elsewhere(uint64_t address) const;
-  // L3, of a cell that is not split: a lock, and what says that it is, differ from any epoch.
-  template <bool kIsWrite>
-  [[nodiscard]] static bool is_known(const Owner& me, const Cell& cell) {
-    return cell.write.load(std::memory_order_relaxed) == me.epoch ||
-           (!kIsWrite && cell.read.load(std::memory_order_relaxed) == me.epoch);
+  [[nodiscard]] AccessNow now(Owner& me, bool is_write, bool is_atomic, uintptr_t code) const {
+    return {.epoch = Epoch(me.number, me.clock[me.number], is_atomic),
+            .place = Contexts::place(code, contexts_.context(me.calls)),
+            .is_write = is_write};
   }
-  [[nodiscard]] static uint64_t place(const Owner& me, uintptr_t code) {
-    return Contexts::place(code, me.calls.context);
-  }
-  // `bytes` within the cell.
-  void touch(Owner& me, Cell& cell, uint64_t address, unsigned bytes, const AccessNow& now);
+  // `bytes` within a line. kKnown: of those cells alone of which anything is known.
+  enum class Which : uint8_t { kAll, kKnown };
+  void touch(const Owner& me, uint64_t address, uint64_t bytes, const AccessNow& now, Which which = Which::kAll);
+  // `bytes` within a cell.
+  void touch_cell(Location& cell, uint64_t address, unsigned bytes, const AccessNow& now, ClockView clock,
+                  Found& found);
   void split(Location& whole, Parts parts);
   void split_halves(Location& whole);
   void copy_into(const Location& whole, std::span<Location> parts);
   template <typename Visit>
-  void for_each_known(uint64_t begin, uint64_t end, Visit&& visit);
+  void for_each_line(uint64_t begin, uint64_t end, Visit&& visit);
   void forget(const void* begin, size_t bytes);
   void forget_parts(Location& location);
-  void clear(Cell& cell);
   void found(const Race& race);
   Owner& make_owner(unsigned number);
 
@@ -142,6 +140,8 @@ class CompiledDetector {
 
 // The calling thread's; nullptr: it is not looked at.
 [[gnu::tls_model("initial-exec")]] extern constinit thread_local Owner* t_owner;
+// Called on the thread when that changes, if there is one: entries.cpp has it, which the program's code calls.
+[[gnu::weak]] void on_changed_owner(const Owner* owner);
 // The node's; nullptr but under --check-races. Set before any processor runs, and never destroyed.
 extern constinit CompiledDetector* g_compiled_detector;
 

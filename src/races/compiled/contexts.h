@@ -5,6 +5,7 @@
 // on every node; the upper 7 are those of the object that is loaded where the lower 40 say.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -21,19 +22,25 @@ class Contexts {
 
   // The thread has been called, and the call returns to `site`. `frame` is the stack pointer in the function that was called:
   // calls that were left without a return (longjmp) lie below it, and are forgotten.
-  void enter(Calls& calls, uintptr_t site, uintptr_t frame) const {
+  static void enter(Calls& calls, uintptr_t site, uintptr_t frame) {
     while (calls.depth != 0 && calls.depth <= Calls::kMost && calls.entry[calls.depth - 1].frame <= frame) leave(calls);
-    if (calls.depth < Calls::kMost) {
-      calls.entry[calls.depth] = {frame, calls.context};
-      calls.context = number_of(calls.context, site);
-    }
+    if (calls.depth < Calls::kMost) calls.entry[calls.depth] = {frame, site, 0};
     ++calls.depth;
   }
   // It returns.
   static void leave(Calls& calls) {
     if (calls.depth == 0) return;
     --calls.depth;
-    if (calls.depth < Calls::kMost) calls.context = calls.entry[calls.depth].context;
+    calls.numbered = std::min(calls.numbered, calls.depth);
+  }
+  // Returns the context of the innermost call that is known. Calls in which nothing is told get no number.
+  [[nodiscard]] uint32_t context(Calls& calls) const {
+    const uint32_t known = std::min(calls.depth, Calls::kMost);
+    for (; calls.numbered < known; ++calls.numbered) {
+      const uint32_t caller = calls.numbered == 0 ? 0 : calls.entry[calls.numbered - 1].context;
+      calls.entry[calls.numbered].context = number_of(caller, calls.entry[calls.numbered].site);
+    }
+    return known == 0 ? 0 : calls.entry[known - 1].context;
   }
 
   [[nodiscard]] static uint64_t place(uintptr_t code, uint32_t context) {

@@ -1,5 +1,6 @@
 // What code calls that mgcc compiled with -fmultigrain-races (abi.h). Without --check-races a call looks at one variable of its
 // thread.
+#include <array>
 #include <cstring>
 
 #include "races/compiled/abi.h"
@@ -12,52 +13,30 @@ using namespace multigrain::races;
 
 namespace {
 
-template <unsigned kBytes, bool kIsWrite>
-[[gnu::always_inline]] inline void at_aligned(const void* where, uintptr_t code) {
-  Owner* const me = t_owner;
-  if (me == nullptr) return;
-  CompiledDetector& detector = *g_compiled_detector;
-  const auto address = reinterpret_cast<uint64_t>(where);
-  if (!detector.covers(address)) return;
-  detector.access_aligned<kBytes, kIsWrite>(*me, address, code);
-}
+// Of a thread that is not looked at, so that its code need not ask whether it is.
+constinit std::array<mg_race_recent_line, MG_RACES_RECENT_LINES> g_nothing_known{};
 
 [[gnu::always_inline]] inline void at(const void* where, size_t bytes, bool is_write, uintptr_t code) {
-  Owner* const me = t_owner;
-  if (me == nullptr) return;
-  CompiledDetector& detector = *g_compiled_detector;
-  const auto address = reinterpret_cast<uint64_t>(where);
-  if (!detector.covers(address)) return;
-  detector.access(*me, address, bytes, is_write, false, code);
+  if (Owner* const me = t_owner; me != nullptr)
+    g_compiled_detector->tell_plain(*me, reinterpret_cast<uint64_t>(where), bytes, is_write, code);
 }
 
 }  // namespace
 
-#define MG_RACES_DEFINE(N)                              \
-  void __multigrain_race_read##N(const void* address) { \
-    at_aligned<N, false>(address, MG_RACES_CODE);       \
-  }                                                     \
-  void __multigrain_race_write##N(void* address) {      \
-    at_aligned<N, true>(address, MG_RACES_CODE);        \
-  }
-MG_RACES_DEFINE(1)
-MG_RACES_DEFINE(2)
-MG_RACES_DEFINE(4)
-MG_RACES_DEFINE(8)
-#undef MG_RACES_DEFINE
+[[gnu::tls_model("initial-exec")]] constinit thread_local const mg_race_recent_line* __multigrain_race_recent =
+    g_nothing_known.data();
 
-void __multigrain_race_read16(const void* address) {
-  const uintptr_t code = MG_RACES_CODE;
-  at_aligned<8, false>(address, code);
-  at_aligned<8, false>(static_cast<const char*>(address) + 8, code);
-}
-void __multigrain_race_write16(void* address) {
-  const uintptr_t code = MG_RACES_CODE;
-  at_aligned<8, true>(address, code);
-  at_aligned<8, true>(static_cast<char*>(address) + 8, code);
+void multigrain::races::on_changed_owner(const Owner* owner) {
+  __multigrain_race_recent = owner != nullptr ? owner->recent->lines() : g_nothing_known.data();
 }
 
 #define MG_RACES_DEFINE(N)                                        \
+  void __multigrain_race_read##N(const void* address) {           \
+    at(address, N, false, MG_RACES_CODE);                         \
+  }                                                               \
+  void __multigrain_race_write##N(void* address) {                \
+    at(address, N, true, MG_RACES_CODE);                          \
+  }                                                               \
   void __multigrain_race_unaligned_read##N(const void* address) { \
     at(address, N, false, MG_RACES_CODE);                         \
   }                                                               \
@@ -77,14 +56,24 @@ void __multigrain_race_read_range(const void* address, size_t bytes) {
 void __multigrain_race_write_range(void* address, size_t bytes) {
   at(address, bytes, true, MG_RACES_CODE);
 }
+void __multigrain_race_read_strided(const void* address, size_t bytes, int64_t stride, uint64_t count) {
+  if (Owner* const me = t_owner; me != nullptr)
+    g_compiled_detector->tell_strided(*me, reinterpret_cast<uint64_t>(address), bytes, stride, count, false,
+                                      MG_RACES_CODE);
+}
+void __multigrain_race_write_strided(void* address, size_t bytes, int64_t stride, uint64_t count) {
+  if (Owner* const me = t_owner; me != nullptr)
+    g_compiled_detector->tell_strided(*me, reinterpret_cast<uint64_t>(address), bytes, stride, count, true,
+                                      MG_RACES_CODE);
+}
 void __multigrain_race_vptr_read(const void* address) {
-  at_aligned<8, false>(address, MG_RACES_CODE);
+  at(address, 8, false, MG_RACES_CODE);
 }
 // A constructor or destructor of a base class stores what is there already, if there is no class in between.
 void __multigrain_race_vptr_update(void* address, const void* value) {
   const void* old = nullptr;
   std::memcpy(&old, address, sizeof old);
-  if (old != value) at_aligned<8, true>(address, MG_RACES_CODE);
+  if (old != value) at(address, 8, true, MG_RACES_CODE);
 }
 
 void* __multigrain_race_memcpy(void* to, const void* from, size_t bytes) {
@@ -106,8 +95,8 @@ void* __multigrain_race_memset(void* to, int byte, size_t bytes) {
 
 void __multigrain_race_func_entry(void* site) {
   if (Owner* const me = t_owner; me != nullptr)
-    g_compiled_detector->contexts().enter(me->calls, reinterpret_cast<uintptr_t>(site),
-                                          reinterpret_cast<uintptr_t>(__builtin_frame_address(0)));
+    Contexts::enter(me->calls, reinterpret_cast<uintptr_t>(site),
+                    reinterpret_cast<uintptr_t>(__builtin_frame_address(0)));
 }
 void __multigrain_race_func_exit(void) {
   if (Owner* const me = t_owner; me != nullptr) Contexts::leave(me->calls);

@@ -53,6 +53,7 @@ void Order::hand_on(ClockView clock, SyncObject& object, Mode mode) {
 
 void Order::next_time(Owner& owner) const {
   owner.epoch = Epoch(owner.number, ++owner.clock[owner.number]).bits();
+  if (owner.recent != nullptr) owner.recent->clear();
 }
 
 void Order::begin(Owner& owner, unsigned number) const {

@@ -16,6 +16,7 @@
 #include "base/thread_annotations.h"
 #include "races/compiled/epochs.h"
 #include "races/compiled/race_memory.h"
+#include "races/compiled/recent.h"
 
 namespace multigrain::races {
 
@@ -24,15 +25,17 @@ struct Calls {
   static constexpr uint32_t kMost = 4096;
   struct Entry {
     uintptr_t frame;   // the stack pointer in the function that was called
-    uint32_t context;  // the call's
+    uintptr_t site;    // where the call returns to
+    uint32_t context;  // the call's, of the first `numbered`
   };
   uint32_t depth = 0;
-  uint32_t context = 0;  // of the innermost call that is known
+  uint32_t numbered = 0;
   std::array<Entry, kMost> entry;
 };
 
 struct Owner {
-  uint64_t epoch = 0;  // the bits of its epoch now
+  uint64_t epoch = 0;        // the bits of its epoch now
+  Recent* recent = nullptr;  // of this epoch; nullptr: not noted
   uint32_t number = 0;
   std::array<uint64_t, Epoch::kMaxOwners + 1> clock{};
   // By fences of C11: what relaxed stores hand on, and what relaxed loads have found.

@@ -45,6 +45,8 @@ Result<RaceMemory> RaceMemory::create(int fd, uint64_t limit) {
                             MAP_NORESERVE | (fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS), fd, 0);
   if (mapped == MAP_FAILED)
     return fail_errno(errno, fmt::format("--check-races: cannot map {} bytes of address space", bytes));
+  // Units are given out one behind the other.
+  madvise(static_cast<std::byte*>(mapped) + kUnitsAt, bytes - kUnitsAt, MADV_HUGEPAGE);
   madvise(mapped, bytes, MADV_DONTFORK);
   madvise(mapped, bytes, MADV_DONTDUMP);
   auto* const base = static_cast<std::byte*>(mapped);

@@ -9,11 +9,9 @@
 //   units            of 64 bytes, which are given out in blocks: cells of pages, parts of cells, lists of reads, clocks
 //
 // A cell is what is known of 8 bytes: one Location, or, once a part of them was accessed alone, the number of a block with one
-// for each half, or for each byte.
+// for each half, or for each byte. Cells of 64 bytes, a line, have one lock.
 //
-//  M1  A cell and what it leads to are changed under the cell's lock. A thread that looks without it decides no more than that
-//      the access is one that its owner has made at its time now (location.h, L3): such an epoch is stored by that owner
-//      alone, so the thread has stored it.
+//  M1  Cells and what they lead to are read and changed under their line's lock.
 //  M2  Cells of a page are never given back. So a number in the directory changes once, from 0.
 //  M3  Only units count against the limit: of the rest no more than 1 byte in 1,000 of what the program shares, and 130 MiB.
 #pragma once
@@ -32,16 +30,18 @@
 namespace multigrain::races {
 
 struct Cell {
-  static constexpr uint64_t kLocked = uint64_t{1} << 63;
-  // What `write` holds besides is the number of a block; then the read place says of what.
+  // What `write` holds besides is the number of a block; then the read place says of what: a Parts.
   static constexpr uint64_t kSplit = uint64_t{1} << 62;
-
-  std::atomic<uint64_t> write;
-  uint64_t write_place;
-  std::atomic<uint64_t> read;
-  uint64_t read_place;  // of a split cell: a Parts
 };
-static_assert(sizeof(Cell) == 32 && sizeof(Cell) == sizeof(Location));
+
+struct CellLine {
+  // In the first cell's `write`.
+  static constexpr uint64_t kLocked = uint64_t{1} << 63;
+  static constexpr unsigned kCells = 8;
+
+  std::array<Location, kCells> cells;
+};
+static_assert(sizeof(CellLine) == 256);
 
 enum class Parts : uint64_t { kHalves, kBytes };
 
@@ -67,7 +67,7 @@ class RaceMemory {
   static constexpr size_t kUnit = 64;
   // Blocks have 1, 2, 4 ... 256 units. The largest are the cells of a page.
   static constexpr unsigned kClasses = 9;
-  static_assert(kUnit << (kClasses - 1) == kCells * sizeof(Cell));
+  static_assert(kUnit << (kClasses - 1) == kCells * sizeof(Location));
 
   // A block that the program has allocated, for reports. The table of these forgets: of two that fall on one entry the later one
   // stays.
@@ -108,13 +108,13 @@ class RaceMemory {
   // Returns the block that was allocated last of those with the address.
   [[nodiscard]] std::optional<Block> block_at(uint64_t address) const;
 
-  // Returns the cell of the 8 bytes at the address, which is below 2^47; makes it.
-  [[nodiscard]] Cell& cell_of(uint64_t address) {
+  // Returns the cells of the 64 bytes around the address, which is below 2^47; makes them.
+  [[nodiscard]] CellLine& line_of(uint64_t address) {
     const uint64_t page = address >> kPageShift;
     uint32_t cells = directory_[page].load(std::memory_order_acquire);
     if (cells == 0) [[unlikely]]
       cells = make_cells(page);
-    return at<Cell>(cells)[address / 8 % kCells];
+    return at<CellLine>(cells)[address / 64 % (kCells / CellLine::kCells)];
   }
   // Returns whether the page has cells.
   [[nodiscard]] bool has_cells(uint64_t address) const {

@@ -13,7 +13,9 @@
 #include <llvm/Transforms/Utils/ModuleUtils.h>
 
 #include "base/object_note.h"
+#include "known.h"
 #include "races/compiled/abi.h"
+#include "ranges.h"
 #include "synchronisation.h"
 
 namespace multigrain::races {
@@ -37,13 +39,18 @@ void leave_atomics_alone() {
   static_cast<cl::opt<bool>*>(found->second)->setValue(false);
 }
 
-// Accesses of a size for which the sanitizer's pass has no call: wide vectors, long doubles.
-void tell_of_other_sizes(Function& function) {
+// Accesses of a size for which the sanitizer's pass has no call (wide vectors, long doubles), and those that need none.
+void tell_of_others(Function& function) {
   Module& module = *function.getParent();
   const DataLayout& layout = module.getDataLayout();
   SmallVector<Instruction*> found;
   for (Instruction& instruction : instructions(function)) {
     if (!isa<LoadInst, StoreInst>(instruction) || instruction.isAtomic()) continue;
+    if (is_told(instruction)) {
+      // The sanitizer's pass takes it for an access of another one's.
+      instruction.setMetadata(LLVMContext::MD_nosanitize, MDNode::get(function.getContext(), {}));
+      continue;
+    }
     const TypeSize size = layout.getTypeStoreSize(getLoadStoreType(&instruction));
     if (size.isScalable() || (isPowerOf2_64(size) && size <= 16) || size.isZero()) continue;
     if (!isa<AllocaInst>(getLoadStorePointerOperand(&instruction)->stripInBoundsOffsets()))
@@ -85,13 +92,20 @@ struct SynchronisationPass : PassInfoMixin<SynchronisationPass> {
   static bool isRequired() { return true; }  // NOLINT(readability-identifier-naming)
 };
 
+struct RangePass : PassInfoMixin<RangePass> {
+  PreservedAnalyses run(Function& function, FunctionAnalysisManager& analyses) {
+    const bool changed = is_instrumented(function) && tell_of_ranges(function, analyses);
+    return changed ? PreservedAnalyses::none() : PreservedAnalyses::all();
+  }
+};
+
 struct AccessPass : PassInfoMixin<AccessPass> {
   PreservedAnalyses run(Module& module, ModuleAnalysisManager& analyses) {
     leave_atomics_alone();
     auto& functions = analyses.getResult<FunctionAnalysisManagerModuleProxy>(module).getManager();
     for (Function& function : module) {
       if (!is_instrumented(function)) continue;
-      tell_of_other_sizes(function);
+      tell_of_others(function);
       function.addFnAttr(Attribute::SanitizeThread);
       ThreadSanitizerPass().run(function, functions);
       functions.invalidate(function, PreservedAnalyses::none());
@@ -105,6 +119,8 @@ struct AccessPass : PassInfoMixin<AccessPass> {
       // No stub of the procedure linkage table in between.
       if (function.getName().starts_with(MG_RACES_PREFIX)) function.addFnAttr(Attribute::NonLazyBind);
     }
+    for (Function& function : module)
+      if (is_instrumented(function)) look_before_calls(function);
     add_note(module);
     return PreservedAnalyses::none();
   }
@@ -127,6 +143,9 @@ extern "C" __attribute__((visibility("default"))) llvm::PassPluginLibraryInfo ll
             // This runs before atomics become calls of the runtime (src/threads/pass), while their order is still known.
             builder.registerOptimizerEarlyEPCallback([](llvm::ModulePassManager& passes, llvm::OptimizationLevel) {
               passes.addPass(multigrain::races::SynchronisationPass());
+            });
+            builder.registerVectorizerStartEPCallback([](llvm::FunctionPassManager& passes, llvm::OptimizationLevel) {
+              passes.addPass(multigrain::races::RangePass());
             });
             builder.registerOptimizerLastEPCallback([](llvm::ModulePassManager& passes, llvm::OptimizationLevel) {
               passes.addPass(multigrain::races::AccessPass());
