@@ -21,14 +21,6 @@ uint32_t processor_of(const ProcessorStatus& status) {
   return node_status()->first_processor + index_of(status);
 }
 
-std::vector<HeldLockPlace> held_by(const ProcessorStatus& status) {
-  std::vector<HeldLockPlace> held(std::min(status.held.load(std::memory_order_relaxed), ProcessorStatus::kMaxHeld));
-  for (size_t i = 0; i < held.size(); ++i)
-    held[i] = {.lock = status.locks[i].lock.load(std::memory_order_relaxed),
-               .site = status.locks[i].site.load(std::memory_order_relaxed)};
-  return held;
-}
-
 uint64_t number(const void* site) {
   return reinterpret_cast<uint64_t>(site);
 }
@@ -37,9 +29,11 @@ uint64_t number(const void* site) {
 
 constinit Checker* g_checker = nullptr;
 
-Checker::Checker(Fabric& fabric, const MessageTypes& types, const races::Module& module, const SharedAccess& access)
+Checker::Checker(Fabric& fabric, const MessageTypes& types, const races::Module& module, const SharedAccess& access,
+                 InProgram in_program)
     : fabric_(fabric),
       types_(types),
+      in_program_(in_program),
       findings_(fabric, types.finding, module),
       heap_(findings_, access),
       lost_by_others_(fabric.nodes()),
@@ -47,6 +41,25 @@ Checker::Checker(Fabric& fabric, const MessageTypes& types, const races::Module&
   fabric.set_handler(
       types.lock_edges, [](void* self, const Message& message) { static_cast<Checker*>(self)->take_edges(message); },
       this);
+}
+
+std::vector<HeldLockPlace> Checker::held_by(const ProcessorStatus& status) const {
+  std::vector<HeldLockPlace> held(std::min(status.held.load(std::memory_order_relaxed), ProcessorStatus::kMaxHeld));
+  const std::unique_ptr<LockCalls>& calls = calls_[index_of(status)];
+  for (size_t i = 0; i < held.size(); ++i) {
+    held[i] = {.lock = status.locks[i].lock.load(std::memory_order_relaxed),
+               .site = status.locks[i].site.load(std::memory_order_relaxed)};
+    if (calls != nullptr) held[i].calls = calls->calls_of(held[i].lock);
+  }
+  return held;
+}
+
+void Checker::took(uint64_t lock, const void* site) {
+  const ProcessorStatus* const status = this_status();
+  if (status == nullptr) return;
+  std::unique_ptr<LockCalls>& calls = calls_[index_of(*status)];
+  if (calls == nullptr) calls = std::make_unique<LockCalls>();
+  calls->took(lock, number(site), number(__builtin_frame_address(0)));
 }
 
 void Checker::wants(uint64_t lock, const void* site) {
@@ -61,8 +74,9 @@ void Checker::wants(uint64_t lock, const void* site) {
   if (recent.load(std::memory_order_relaxed) == hash) return;
   recent.store(hash, std::memory_order_relaxed);
   const std::vector<HeldLockPlace> held = held_by(*status);
+  const CallList calls = calls_to(number(site));
   const LockGuard guard(lock_);
-  order_.note(held, {.lock = lock, .site = number(site)}, processor_of(*status));
+  order_.note(held, {.lock = lock, .site = number(site), .calls = calls}, processor_of(*status));
 }
 
 void Checker::at_barrier(const void* site) {
@@ -110,12 +124,20 @@ void Checker::take_edges(const Message& message) {
     if (edge.gates > LockEdge::kMostHeld) panic("an order of locks that makes no sense, from node", message.from.value);
 }
 
+std::string Checker::describe(const HeldLockPlace& place) {
+  std::string text = findings_.line_of(place.site);
+  for (const uint64_t call : place.calls)
+    if (call != 0 && in_program_(reinterpret_cast<const void*>(call)))
+      text += fmt::format("\n      called from {}", findings_.line_of(call));
+  return text;
+}
+
 void Checker::tell(const LockCycle& cycle) {
   std::string text = fmt::format("{} locks are taken in orders that can end in a deadlock", cycle.size());
   for (const LockEdge& edge : cycle)
     text += fmt::format("\n  processor {} wanted {} at {}\n    while it held {}, taken at {}", edge.processor,
-                        findings_.lock_name(edge.wanted.lock), findings_.line_of(edge.wanted.site),
-                        findings_.lock_name(edge.held.lock), findings_.line_of(edge.held.site));
+                        findings_.lock_name(edge.wanted.lock), describe(edge.wanted),
+                        findings_.lock_name(edge.held.lock), describe(edge.held));
   findings_.add(text);
 }
 

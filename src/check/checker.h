@@ -9,6 +9,7 @@
 #include <memory>
 #include <set>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,9 +18,11 @@
 #include "base/spin_lock.h"
 #include "check/findings.h"
 #include "check/heap_check.h"
+#include "check/lock_calls.h"
 #include "check/lock_order.h"
 #include "fabric/fabric.h"
 #include "races/module.h"
+#include "status/node_status.h"
 
 namespace multigrain::check {
 
@@ -31,7 +34,11 @@ struct MessageTypes {
 
 class Checker {
  public:
-  Checker(Fabric& fabric, const MessageTypes& types, const races::Module& module, const SharedAccess& access);
+  // Returns whether an address lies in code of the program, of which reports name the calls.
+  using InProgram = bool (*)(const void* address);
+
+  Checker(Fabric& fabric, const MessageTypes& types, const races::Module& module, const SharedAccess& access,
+          InProgram in_program);
 
   [[nodiscard]] Findings& findings() { return findings_; }
   [[nodiscard]] HeapCheck& heap() { return heap_; }
@@ -41,6 +48,8 @@ class Checker {
 
   // The processor is about to wait for the lock.
   void wants(uint64_t lock, const void* site);
+  // The processor has taken the lock, by whichever call.
+  void took(uint64_t lock, const void* site);
   // The processor has come to a barrier.
   void at_barrier(const void* site);
 
@@ -60,11 +69,14 @@ class Checker {
     std::array<std::atomic<uint64_t>, kRecent> hash;
   };
 
+  [[nodiscard]] std::vector<HeldLockPlace> held_by(const ProcessorStatus& status) const;
   void take_edges(const Message& message);
+  std::string describe(const HeldLockPlace& place);
   void tell(const LockCycle& cycle);
 
   Fabric& fabric_;
   const MessageTypes types_;
+  const InProgram in_program_;
   Findings findings_;
   HeapCheck heap_;
   Mutex lock_;
@@ -74,6 +86,8 @@ class Checker {
   std::vector<LockEdge> edges_of_others_ MG_GUARDED_BY(others_lock_);
   std::vector<uint64_t> lost_by_others_ MG_GUARDED_BY(others_lock_);  // by node: edges that it had no room for
   std::unique_ptr<std::array<Recent, Config::kMaxProcessorsPerNode>> recent_;
+  // Of each processor, which makes it when it takes its first lock.
+  std::array<std::unique_ptr<LockCalls>, Config::kMaxProcessorsPerNode> calls_;
 };
 
 // The node's; nullptr but under --check. Set before any processor runs, and never destroyed.

@@ -13,8 +13,12 @@
 namespace multigrain::check {
 
 struct HeldLockPlace {
+  static constexpr size_t kMostCalls = 6;
+
   uint64_t lock = 0;  // its handle
   uint64_t site = 0;  // the address to which the call that took it returns
+  // Where the calls that led there return to, from the innermost on; 0: not known, or no more.
+  std::array<uint64_t, kMostCalls> calls{};
 };
 
 // Plain bytes, which nodes send each other.

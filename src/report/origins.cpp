@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <map>
+#include <algorithm>
 
 namespace multigrain {
 namespace {
@@ -54,13 +54,26 @@ std::optional<KnownOrigin> find_origin(std::span<const NodeStatus* const> nodes,
 }
 
 std::optional<KnownOrigin> find_block(std::span<const NodeStatus* const> nodes, uint64_t address) {
+  // An address may lie in several: blocks that were freed, and the one that has their memory now.
+  std::optional<KnownOrigin> in_use, freed;
   uint64_t nearest = 0;
+  const auto is_later = [](const KnownOrigin& one, const std::optional<KnownOrigin>& other) {
+    return !other || one.made_when > other->made_when;
+  };
   for (const NodeStatus* const node : nodes)
     for (const Origin& origin : node->origin) {
       const uint64_t key = origin.key.load(std::memory_order_acquire);
       // Handles are far above all addresses.
-      if (key <= address && key > nearest && key != Origin::kBusy) nearest = key;
+      if (key == 0 || key > address || key == Origin::kBusy) continue;
+      nearest = std::max(nearest, key);
+      if (address - key >= origin.size.load(std::memory_order_relaxed)) continue;
+      const std::optional<KnownOrigin> block = merge(nodes, key);
+      if (!block || address - key >= block->size) continue;
+      std::optional<KnownOrigin>& latest = block->freed == 0 ? in_use : freed;
+      if (is_later(*block, latest)) latest = block;
     }
+  if (in_use) return in_use;
+  if (freed) return freed;
   if (nearest == 0) return std::nullopt;
   return merge(nodes, nearest);
 }

@@ -26,7 +26,8 @@ struct KnownOrigin {
 
 // Finds the entry with that key.
 std::optional<KnownOrigin> find_origin(std::span<const NodeStatus* const> nodes, uint64_t key);
-// Finds the block that contains the address, or else the nearest block below it.
+// Finds the block that contains the address: of several the latest that is in use, or else the latest that was freed. If none
+// does, it finds the nearest block below.
 std::optional<KnownOrigin> find_block(std::span<const NodeStatus* const> nodes, uint64_t address);
 
 // Returns, for instance, "a block of 4096 bytes at 0x200000001000, allocated by node 1 at a.c:7 and freed by node 0 at

@@ -10,6 +10,7 @@
 #include "races/compiled/compiled_detector.h"
 #include "races/module.h"
 #include "runtime/message_types.h"
+#include "runtime/private/globals.h"
 #include "runtime/private/private_heap.h"
 #include "status/node_status.h"
 
@@ -61,7 +62,7 @@ Status start_check(Node& node) {
   const races::Module& module = *reinterpret_cast<decltype(&multigrain_races_module)>(*open)();
   g_checker = new check::Checker(node.fabric(),
                                  {.finding = runtime_message::kFinding, .lock_edges = runtime_message::kLockOrder},
-                                 module, node.has_line_protocol() ? kByLines : kByPages);
+                                 module, node.has_line_protocol() ? kByLines : kByPages, &in_program_code);
   return {};
 }
 

@@ -16,6 +16,7 @@
 #include "runtime/allocation.h"
 #include "runtime/checkpoints.h"
 #include "runtime/compiled_races.h"
+#include "runtime/interpose/program_site.h"
 #include "runtime/lock_mistakes.h"
 #include "runtime/node.h"
 #include "runtime/private/private_heap.h"
@@ -193,6 +194,19 @@ void refuse_lock_twice(mg_lock_t lock, const void* site) {
   multigrain::check::g_checker->wants(lock, site);
 }
 
+// The same when it has taken one.
+[[gnu::noinline]] void note_taking(mg_lock_t lock, const void* site) {
+  const multigrain::BootHeapScope boot;
+  multigrain::check::g_checker->took(lock, site);
+}
+
+void taken(mg_lock_t lock, const void* site) {
+  told_acquire(lock);
+  multigrain::note_taken(lock, site);
+  if (multigrain::check::g_checker != nullptr) [[unlikely]]
+    note_taking(lock, site);
+}
+
 void meet_for_checkpoint(Node& self, SyncId barrier, const void* site) {
   const WaitingCall call(Call::kBarrier, barrier.value, site);
   const multigrain::races::ToldBarrier told(barrier.value);
@@ -208,8 +222,7 @@ template <bool kInVirtualTime>
   if (multigrain::check::g_checker != nullptr) [[unlikely]]
     check_order(lock, site);
   node("mg_lock").sync().lock_as<kInVirtualTime>(SyncId(lock));
-  told_acquire(lock);
-  multigrain::note_taken(lock, site);
+  taken(lock, site);
 }
 template <bool kInVirtualTime>
 [[gnu::always_inline]] inline void unlock_as(mg_lock_t lock, const void* site) {
@@ -223,7 +236,7 @@ template <bool kInVirtualTime>
 }  // namespace
 
 // The address to which the program's call returns. Each function of the interface reads it before it calls anything.
-#define MG_CALL_SITE __builtin_return_address(0)
+#define MG_CALL_SITE multigrain::program_site(__builtin_return_address(0))
 
 extern "C" {
 
@@ -391,8 +404,7 @@ int mg_trylock(mg_lock_t lock) {
   const void* const site = MG_CALL_SITE;
   multigrain::note_call_site(site);
   if (!node("mg_trylock").sync().trylock(SyncId(lock))) return 0;
-  told_acquire(lock);
-  multigrain::note_taken(lock, site);
+  taken(lock, site);
   return 1;
 }
 void mg_unlock(mg_lock_t lock) {

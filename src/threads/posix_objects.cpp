@@ -7,6 +7,7 @@
 #include <ctime>
 
 #include "multigrain/multigrain.h"
+#include "runtime/interpose/program_site.h"
 #include "runtime/interpose/thread_sync.h"
 #include "runtime/node.h"
 #include "sync/handle.h"
@@ -332,6 +333,7 @@ class RunningOnce {
   RunningOnce(const RunningOnce&) = delete;
   RunningOnce& operator=(const RunningOnce&) = delete;
   void run(void (*function)()) {
+    const ProgramSite of_function(nullptr);  // which calls for itself
     function();
     state_ = kDone;
   }

@@ -13,6 +13,7 @@ namespace {
 using testing::AllOf;
 using testing::ContainsRegex;
 using testing::HasSubstr;
+using testing::Not;
 using Strings = std::vector<std::string>;
 using multigrain::testing::Outcome;
 using multigrain::testing::run;
@@ -141,6 +142,31 @@ TEST(Locks, TakenInTwoOrders) {
             HasSubstr("processor 1 wanted lock "), HasSubstr("in_order at " + line("second lock")),
             HasSubstr("in_order at " + line("first lock")), HasSubstr("(created at erring_program.c:")));
 }
+
+#if defined(THREADS_PROGRAM)
+// Of mutexes of POSIX the program's lines are told, and the calls that led there.
+TEST(Locks, MutexesOfThreadsTakenInTwoOrders) {
+  const auto threads_line = [](const char* mark) {
+    return multigrain::testing::marked_line(THREADS_PROGRAM_SOURCE, mark);
+  };
+  const auto run_case = [](const char* what) {
+    return run({MGRUN, "--check", "--nodes", "2", "--procs-per-node", "2", THREADS_PROGRAM, what});
+  };
+  const Outcome it = run_case("two_orders");
+  EXPECT_EQ(it.status, 66) << it.text;
+  EXPECT_THAT(it.text, HasSubstr("2 locks are taken in orders that can end in a deadlock"));
+  for (const char* const mark : {"in order", "in reverse"}) {
+    const std::string by = "take at " + threads_line("taken") + "\n      called from take_both at ";
+    const std::string from = std::string("\n      called from in_") + (mark + 3) + " at " + threads_line(mark);
+    EXPECT_THAT(it.text, HasSubstr(by + threads_line("second mutex") + from));
+    EXPECT_THAT(it.text, HasSubstr(", taken at " + by + threads_line("first mutex") + from));
+  }
+  EXPECT_THAT(it.text, HasSubstr("(created at " + threads_line("made") + ")"));
+  EXPECT_THAT(it.text, Not(HasSubstr("posix_objects")));
+  const Outcome other = run_case("one_order");
+  EXPECT_THAT(other.text, Not(HasSubstr("deadlock")));
+}
+#endif
 
 TEST(Locks, TakenInACycleOfThree) {
   const Outcome it = check("3x1", "three_orders");

@@ -290,9 +290,10 @@ std::vector<std::string> compile_flags(const Request& request, const Places& pla
   if (request.count && request.checks && !request.translate)
     flags.insert(flags.end(), {"-Xclang", "-mllvm", "-Xclang", "-multigrain-count-checks"});
   // The plugin comes before that of threads, which makes calls out of atomic operations.
-  // With -g, reports find lines by the table of addresses, which Clang leaves out otherwise.
-  if (request.races) flags.insert(flags.end(), {"-fpass-plugin=" + places.races_pass, "-gdwarf-aranges"});
+  if (request.races) flags.push_back("-fpass-plugin=" + places.races_pass);
   if (request.threads) add_flags_of_threads(flags, request, places);
+  // With -g, reports find lines by the table of addresses, which Clang leaves out otherwise.
+  if (request.races || request.threads) flags.emplace_back("-gdwarf-aranges");
   return flags;
 }
 

@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "runtime/interpose/program_site.h"
 #include "runtime/interpose/real.h"
 #include "runtime/interpose/syscalls.h"
 #include "runtime/private/private_heap.h"
@@ -14,6 +15,8 @@ constinit std::atomic<Refuse*> g_refuse{nullptr};
 constinit std::atomic<const ThreadSync*> g_served{nullptr};
 
 }  // namespace
+
+constinit thread_local const void* t_program_site = nullptr;
 
 void refuse_thread_sync(Refuse* refuse) {
   g_refuse.store(refuse, std::memory_order_release);
@@ -40,13 +43,16 @@ void refuse(const char* function, const volatile void* object, const char* inste
 
 }  // namespace
 
-#define MG_SYNC(result, name, parameters, arguments, instead)                                                       \
-  MG_SYNC_WRAPPER(result, name, MG_WITHOUT_PARENTHESES parameters) {                                                \
-    if (is_shared(object)) [[unlikely]] {                                                                           \
-      if (const ThreadSync* const served = g_served.load(std::memory_order_acquire)) return served->name arguments; \
-      refuse(#name, object, instead);                                                                               \
-    }                                                                                                               \
-    return MG_REAL(name) arguments;                                                                                 \
+#define MG_SYNC(result, name, parameters, arguments, instead)                          \
+  MG_SYNC_WRAPPER(result, name, MG_WITHOUT_PARENTHESES parameters) {                   \
+    if (is_shared(object)) [[unlikely]] {                                              \
+      if (const ThreadSync* const served = g_served.load(std::memory_order_acquire)) { \
+        const ProgramSite site(__builtin_return_address(0));                           \
+        return served->name arguments;                                                 \
+      }                                                                                \
+      refuse(#name, object, instead);                                                  \
+    }                                                                                  \
+    return MG_REAL(name) arguments;                                                    \
   }
 #define MG_WITHOUT_PARENTHESES(...) __VA_ARGS__
 #define MG_SYNC_WRAPPER(result, name, ...) MG_WRAPPER(result, name, __VA_ARGS__)
