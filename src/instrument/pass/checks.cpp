@@ -65,7 +65,7 @@ bool insert_checks(Function& checked, AAResults& aliases) {
   }
   for (Batch& batch : batches) {
     if (batch.is_held) continue;
-    for (Run& run : batch.runs) recompute_run(function, run);
+    recompute_run(function, batch.run);
     check_stores(function, loop_hazard, batch);
   }
   loop_hazard.finish();

@@ -100,18 +100,18 @@ class HeldRuns {
 
   State behind(Batch& batch, const State& before) {
     batch.is_held = false;
-    if (!batch.under_loop_hazard || batch.runs.size() != 1) return std::nullopt;
-    const Run& run = batch.runs.front();
+    if (!batch.under_loop_hazard) return std::nullopt;
+    const Run& run = batch.run;
     if (before && before->run.base == run.base) {
       if (lies_within(run.base, run.begin, run.end, before->run)) {
         batch.is_held = true;
         return before;
       }
       if (before->source != nullptr && may_grow_ && certainly_follows(batch, *before->source) &&
-          grow(before->source->runs.front(), run)) {
+          grow(before->source->run, run)) {
         grown_ = true;
         batch.is_held = true;
-        return Held{before->source->runs.front(), before->source};
+        return Held{before->source->run, before->source};
       }
     }
     return Held{run, &batch};

@@ -1,5 +1,6 @@
 #include "loop_hazard.h"
 
+#include <llvm/ADT/DenseMap.h>
 #include <llvm/ADT/PostOrderIterator.h>
 #include <llvm/Analysis/CFG.h>
 #include <llvm/IR/Dominators.h>
@@ -19,6 +20,7 @@
 #include "options.h"
 #include "polls.h"
 #include "shared.h"
+#include "store_batches.h"
 
 namespace multigrain::checks {
 
@@ -63,6 +65,20 @@ bool ends_hold(const CallBase& call) {
   return !is_harmless_call(call) && !isa<DbgInfoIntrinsic>(call) && !is_cold(call);
 }
 
+bool is_plain_store(const Instruction& access) {
+  const auto* const store = dyn_cast<StoreInst>(&access);
+  return store != nullptr && !store->isAtomic() && !store->isVolatile();
+}
+
+// Returns the pointer from which the store's address is a constant distance, and that distance, in runs. Stores of which
+// both are the same mostly share a check.
+std::pair<const Value*, int64_t> place_of_store(const StoreInst& store) {
+  const DataLayout& layout = store.getModule()->getDataLayout();
+  APInt offset(64, 0);
+  const Value* const base = store.getPointerOperand()->stripAndAccumulateConstantOffsets(layout, offset, true);
+  return {base, offset.getSExtValue() / kLargestRun};
+}
+
 // Tells whether the loop consists of a few computations and a poll, as a loop over the bits of an index does. To count
 // its iterations costs less than to publish the loop hazard again behind it.
 bool is_small(const Loop& loop) {
@@ -88,10 +104,9 @@ bool is_small(const Loop& loop) {
 void LoopHazard::find(const SetVector<Instruction*>& accesses, const DenseSet<const Instruction*>& covered) {
   // A function that returns twice (setjmp) may return to code that takes the hazard for published when it is cleared.
   if (!options().hold || function_.callsFunctionThatReturnsTwice()) return;
-  DenseSet<const BasicBlock*> stores;
+  Blocks stores;
   for (const Instruction* access : accesses)
-    if (const auto* store = dyn_cast<StoreInst>(access); store != nullptr && !store->isAtomic() && !store->isVolatile())
-      stores.insert(store->getParent());
+    if (is_plain_store(*access)) stores.insert(access->getParent());
   if (stores.empty()) return;
   const DominatorTree dominators(function_);
   const LoopInfo loops(dominators);
@@ -99,17 +114,13 @@ void LoopHazard::find(const SetVector<Instruction*>& accesses, const DenseSet<co
   ReversePostOrderTraversal<Function*> order(&function_);
   if (containsIrreducibleCFG<const BasicBlock*>(order, loops)) return;
   // Inner loops with hazards of their own are faster under the loop hazard, too.
-  DenseSet<const BasicBlock*> uses = stores;
+  Blocks uses = stores;
   for (const Instruction& instruction : instructions(function_))
     if (const auto* call = dyn_cast<CallInst>(&instruction); call != nullptr && is_call_of(*call, kBatchBegin))
       uses.insert(call->getParent());
-  whole_function_ = is_worth_it_outside_of_loops(loops, accesses, order);
-  for (const Loop* loop : loops) {
-    if (has_any_of(*loop, stores))
-      find(*loop, uses, covered);
-    else if (whole_function_)
-      leave_out(*loop, covered);
-  }
+  const Found found{loops, accesses, covered, order, std::move(stores), std::move(uses)};
+  whole_function_ = is_worth_it_outside_of_loops(found);
+  for (const Loop* loop : loops) find_in(*loop, found);
   if (whole_function_) {
     for (BasicBlock& block : function_) {
       if (without_.contains(&block) || blocks_.contains(&block) || loops.getLoopFor(&block) != nullptr) continue;
@@ -120,10 +131,8 @@ void LoopHazard::find(const SetVector<Instruction*>& accesses, const DenseSet<co
   // Such an edge cannot be split.
   if (any_of(clear_on_edges_, [](const auto& edge) {
         return isa<IndirectBrInst, CallBrInst, InvokeInst>(edge.first) || edge.second->isEHPad();
-      })) {
+      }))
     blocks_.clear();
-    blocks_of_loops_.clear();
-  }
   if (blocks_.empty()) return;
   const auto is_covered = [&](const Instruction* clears) { return covered.contains(clears); };
   if (any_of(clear_before_, is_covered) ||
@@ -139,27 +148,37 @@ void LoopHazard::find(const SetVector<Instruction*>& accesses, const DenseSet<co
   left_ = builder.CreateAlloca(builder.getInt64Ty());
   builder.CreateStore(builder.getInt64(MG_FINE_NO_LOOP_HAZARD), epoch_);
   builder.CreateStore(builder.getInt64(instructions_until_cleared()), left_);
-  if (blocks_of_loops_.empty()) return;
-  shift_ = load_line_shift(builder);
-  table_ = builder.CreateSub(builder.getInt64(MG_FINE_TABLE_BASE),
-                             builder.CreateShl(builder.CreateLShr(builder.getInt64(MG_FINE_VIEW_BASE), shift_), 3));
 }
 
-void LoopHazard::find(const Loop& loop, const DenseSet<const BasicBlock*>& uses,
-                      const DenseSet<const Instruction*>& covered) {
+// Finds whether the loop uses the hazard, or, if it is not worth it, which of the loops inside do.
+void LoopHazard::find_in(const Loop& loop, const Found& found) {
+  if (!has_any_of(loop, found.stores)) {
+    if (whole_function_) leave_out(loop, found.covered);
+    return;
+  }
+  if (whole_function_ || is_worth_it(loop, found)) {
+    find(loop, found, true);
+    return;
+  }
+  const size_t polls_before = polls_.size();
+  for (const Loop* inside : loop) find_in(*inside, found);
+  // A poll of an inner loop that the count replaces may have stood for this loop as well.
+  if (polls_.size() > polls_before) count_iterations(loop, polls_before);
+}
+
+void LoopHazard::find(const Loop& loop, const Found& found, bool is_outermost) {
   const size_t polls_before = polls_.size();
   for (const Loop* inside : loop) {
-    if (has_any_of(*inside, uses)) {
-      find(*inside, uses, covered);
+    if (has_any_of(*inside, found.uses)) {
+      find(*inside, found, false);
       continue;
     }
-    leave_out(*inside, covered);
+    leave_out(*inside, found.covered);
   }
   for (BasicBlock* block : loop.blocks())
-    if (!without_.contains(block) && !blocks_.contains(block)) cover(*block, covered);
-  blocks_of_loops_.insert(loop.block_begin(), loop.block_end());
+    if (!without_.contains(block) && !blocks_.contains(block)) cover(*block, found.covered);
   count_iterations(loop, polls_before);
-  if (loop.getParentLoop() != nullptr || whole_function_) return;
+  if (!is_outermost || whole_function_) return;
   SmallVector<BasicBlock*, 4> exits;
   loop.getExitBlocks(exits);
   exits_.insert(exits.begin(), exits.end());
@@ -211,34 +230,69 @@ void LoopHazard::cover(BasicBlock& block, const DenseSet<const Instruction*>& co
   }
 }
 
-// Tells whether most stores outside of loops come behind others, with no call in between, so that the hazard is
-// published already. To publish it takes about twice as long as to make one store with a hazard of its own.
-bool LoopHazard::is_worth_it_outside_of_loops(const LoopInfo& loops, const SetVector<Instruction*>& accesses,
-                                              const ReversePostOrderTraversal<Function*>& order) const {
-  if (function_.getInstructionCount() > kLoopHazardInstructions) return false;
-  DenseSet<const BasicBlock*> published_behind;
-  unsigned publications = 0, saved = 0;
-  for (const BasicBlock* block : order) {
-    if (loops.getLoopFor(block) != nullptr) continue;
-    bool published = block != &function_.getEntryBlock() && all_of(predecessors(block), [&](const BasicBlock* before) {
-                       return published_behind.contains(before);
-                     });
-    bool in_batch = false;
-    for (const Instruction& instruction : *block) {
-      const auto* const call = dyn_cast<CallBase>(&instruction);
-      if (call != nullptr && ends_hold(*call)) {
-        published = in_batch = false;
-      } else if (accesses.contains(const_cast<Instruction*>(&instruction))) {
-        const auto* const store = dyn_cast<StoreInst>(&instruction);
-        const bool plain = store != nullptr && store->isSimple();
-        if (plain && !in_batch) ++(published ? saved : publications);
-        published |= plain;
-        in_batch = plain;
+// Counts over a loop, or, if `part` is null, over what is outside of loops. Where the count of a loop's iterations runs out is
+// left out of account, and a loop is taken to run a few times.
+LoopHazard::Publications LoopHazard::publications(const Found& found, const Loop* part) const {
+  constexpr unsigned kTimesShift = 3, kDeepest = 4;
+  const auto is_in_part = [&](const BasicBlock* block) {
+    return part != nullptr ? part->contains(block) : found.loops.getLoopFor(block) == nullptr;
+  };
+  DenseMap<const BasicBlock*, bool> published_behind;
+  Publications result;
+  // On a way back into a loop the hazard is taken for published, until a round has found that it is not.
+  for (bool again = true; again;) {
+    again = false;
+    result = {};
+    for (const BasicBlock* block : found.order) {
+      if (!is_in_part(block)) continue;
+      bool published = block != &function_.getEntryBlock();
+      for (const BasicBlock* before : predecessors(block)) {
+        const auto known = published_behind.find(before);
+        if (!is_in_part(before))
+          published &= part != nullptr && block == part->getHeader();
+        else if (known != published_behind.end())
+          published &= known->second;
       }
+      const unsigned depth = part == nullptr ? 0 : found.loops.getLoopDepth(block) - part->getLoopDepth();
+      const uint64_t times = uint64_t{1} << (kTimesShift * std::min(depth, kDeepest));
+      std::pair<const Value*, int64_t> place;  // of the last store, if a store now may share its check
+      const auto uses_hazard = [&] {
+        (published ? result.saved : result.made) += times;
+        published = true;
+      };
+      for (const Instruction& instruction : *block) {
+        if (const auto* const call = dyn_cast<CallBase>(&instruction); call != nullptr && ends_hold(*call)) {
+          place = {};
+          if (is_call_of(*call, kBatchBegin))
+            uses_hazard();
+          else if (!is_call_of(*call, kBatchEnd))
+            published = false;
+        } else if (found.accesses.contains(const_cast<Instruction*>(&instruction))) {
+          const auto to = is_plain_store(instruction) ? place_of_store(cast<StoreInst>(instruction))
+                                                      : std::pair<const Value*, int64_t>();
+          if (to.first != nullptr && to != place) uses_hazard();
+          place = to;
+        }
+      }
+      const auto [at, is_new] = published_behind.try_emplace(block, published);
+      again |= is_new || at->second != published;
+      at->second = published;
     }
-    if (published) published_behind.insert(block);
   }
-  return saved > publications;
+  return result;
+}
+
+// To publish the hazard takes about twice as long as to make one store with a hazard of its own. So it has to be published
+// already, with no call in between, for most stores. Outside of loops it also has to be cleared on each way out.
+bool LoopHazard::is_worth_it_outside_of_loops(const Found& found) const {
+  if (function_.getInstructionCount() > kLoopHazardInstructions) return false;
+  const Publications outside = publications(found, nullptr);
+  return outside.saved > outside.made;
+}
+
+bool LoopHazard::is_worth_it(const Loop& loop, const Found& found) const {
+  const Publications inside = publications(found, &loop);
+  return inside.saved >= inside.made;
 }
 
 void LoopHazard::count_iterations(const Loop& loop, size_t polls_before) {
@@ -344,13 +398,21 @@ void LoopHazard::clear(IRBuilder<>& builder) {
 
 void LoopHazard::finish() {
   if (epoch_ == nullptr) return;
+  Module& module = *function_.getParent();
+  const FunctionCallee clear_and_poll = cold_entry(module, "__multigrain_clear_and_poll",
+                                                   FunctionType::get(Type::getVoidTy(function_.getContext()), false));
   for (Instruction& instruction : instructions(function_)) {
     auto* const call = dyn_cast<CallInst>(&instruction);
     if (call == nullptr || !is_cold(*call)) continue;
     IRBuilder<> builder(call);
+    if (is_call_of(*call, kPollMiss)) {
+      // One entry clears the hazard and polls.
+      call->setCalledFunction(clear_and_poll);
+      note_cleared(builder);
+      continue;
+    }
     leaves_published(*call) ? clear(builder) : note_cleared(builder);
   }
-  Module& module = *function_.getParent();
   for (CallInst* call : batch_begins_) {
     IRBuilder<> builder(call);
     auto* const type = FunctionType::get(builder.getInt64Ty(), call->getFunctionType()->params(), false);
@@ -395,8 +457,7 @@ void LoopHazard::finish() {
     if (iteration.polls) {
       // The count runs out once in a thousand instructions, so one call in place of the code for both costs little time, and saves
       // much code.
-      auto* const type = FunctionType::get(builder.getVoidTy(), false);
-      call_cold_entry(builder, cold_entry(module, "__multigrain_clear_and_poll", type), {});
+      call_cold_entry(builder, clear_and_poll, {});
       note_cleared(builder);
     } else {
       clear(builder);

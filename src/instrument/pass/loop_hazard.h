@@ -28,10 +28,8 @@ class LoopHazard {
   // checks. The instructions in `covered` have hazards of their own already.
   void find(const llvm::SetVector<llvm::Instruction*>& accesses,
             const llvm::DenseSet<const llvm::Instruction*>& covered);
-  // Tells whether the stores of the block use the hazard, and whether it is in a loop whose stores do. The block must
-  // have existed when find() was called.
+  // Tells whether the stores of the block use the hazard. The block must have existed when find() was called.
   [[nodiscard]] bool covers(const llvm::BasicBlock* block) const { return blocks_.contains(block); }
-  [[nodiscard]] bool covers_loop(const llvm::BasicBlock* block) const { return blocks_of_loops_.contains(block); }
   [[nodiscard]] bool covers_any() const { return epoch_ != nullptr; }
   // Tells whether the hazard may be cleared at the instruction, which is no access, or on the way from one block into the
   // next one, if that is not around a loop.
@@ -57,22 +55,32 @@ class LoopHazard {
   void hold(llvm::IRBuilder<>& builder, llvm::Value* address, uint64_t size);
   // Does the same where no hazard is published, if the memory is shared.
   void hold_again(llvm::IRBuilder<>& builder, llvm::Value* address, uint64_t size);
-  // The line shift, and the address that the word of a line at address 0 would have. Both are computed once a
-  // call of the function.
-  [[nodiscard]] llvm::Value* shift() const { return shift_; }
-  [[nodiscard]] llvm::Value* table() const { return table_; }
 
   // Clears the hazard wherever it has to be cleared. It runs when all checks have been inserted.
   void finish();
 
  private:
-  void find(const llvm::Loop& loop, const llvm::DenseSet<const llvm::BasicBlock*>& uses,
-            const llvm::DenseSet<const llvm::Instruction*>& covered);
+  using Blocks = llvm::DenseSet<const llvm::BasicBlock*>;
+  using Order = llvm::ReversePostOrderTraversal<llvm::Function*>;
+  // What find() is told, and has found out, before it looks at loops. `uses` are the blocks with stores, or pieces.
+  struct Found {
+    const llvm::LoopInfo& loops;
+    const llvm::SetVector<llvm::Instruction*>& accesses;
+    const llvm::DenseSet<const llvm::Instruction*>& covered;
+    const Order& order;
+    Blocks stores, uses;
+  };
+  void find_in(const llvm::Loop& loop, const Found& found);
+  void find(const llvm::Loop& loop, const Found& found, bool is_outermost);
   void leave_out(const llvm::Loop& loop, const llvm::DenseSet<const llvm::Instruction*>& covered);
   void cover(llvm::BasicBlock& block, const llvm::DenseSet<const llvm::Instruction*>& covered);
-  [[nodiscard]] bool is_worth_it_outside_of_loops(const llvm::LoopInfo& loops,
-                                                  const llvm::SetVector<llvm::Instruction*>& accesses,
-                                                  const llvm::ReversePostOrderTraversal<llvm::Function*>& order) const;
+  // How often the hazard would be published in a part of the function, and how many stores would find it published.
+  struct Publications {
+    uint64_t made = 0, saved = 0;
+  };
+  [[nodiscard]] Publications publications(const Found& found, const llvm::Loop* part) const;
+  [[nodiscard]] bool is_worth_it_outside_of_loops(const Found& found) const;
+  [[nodiscard]] bool is_worth_it(const llvm::Loop& loop, const Found& found) const;
   // `polls_before` is how many polls had been found before this loop and the loops inside it were looked at.
   void count_iterations(const llvm::Loop& loop, size_t polls_before);
   void remove(llvm::CallInst& poll);
@@ -81,9 +89,8 @@ class LoopHazard {
   void clear(llvm::IRBuilder<>& builder);
 
   llvm::Function& function_;
-  llvm::DenseSet<const llvm::BasicBlock*> blocks_;
-  llvm::DenseSet<const llvm::BasicBlock*> blocks_of_loops_;
-  llvm::DenseSet<const llvm::BasicBlock*> without_;  // the blocks of loops that do not use the hazard
+  Blocks blocks_;
+  Blocks without_;  // the blocks of loops that do not use the hazard
   // Calls, and the ends of blocks before loops that do not use the hazard.
   llvm::SetVector<llvm::Instruction*> clear_before_;
   // Branches that lead either to such a loop or elsewhere, and the loop's header.
@@ -105,8 +112,6 @@ class LoopHazard {
   };
   llvm::SmallVector<Test> tests_;
   bool whole_function_ = false;  // stores outside of loops use the hazard, too
-  llvm::Value* shift_ = nullptr;
-  llvm::Value* table_ = nullptr;
   llvm::AllocaInst* epoch_ = nullptr;
   llvm::AllocaInst* left_ = nullptr;  // instructions until the hazard is cleared
 };

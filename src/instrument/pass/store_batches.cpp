@@ -11,20 +11,20 @@ namespace {
 
 constexpr unsigned kLongestGroup = 200;  // instructions since the batch's first store
 
-// Adds an extent to a batch's runs. Returns false if the batch has no room for it.
-static bool add(Batch& batch, const Extent& extent) {
-  for (Run& run : batch.runs) {
-    if (run.base != extent.base) continue;
-    const int64_t begin = std::min(run.begin, extent.begin);
-    const int64_t end = std::max(run.end, extent.end);
-    if (end - begin > kLargestRun) continue;
-    run.within_line = (run.begin == begin && run.end == end && run.within_line) ||
-                      (extent.begin == begin && extent.end == end && extent.within_line);
-    run.begin = begin, run.end = end;
+// Adds an extent to a batch. Returns false if that does not fit into the batch's run.
+bool add(Batch& batch, const Extent& extent) {
+  Run& run = batch.run;
+  if (batch.accesses.empty()) {
+    run = {extent.base, extent.access, extent.begin, extent.begin, extent.end, extent.within_line};
     return true;
   }
-  if (batch.runs.size() == (batch.under_loop_hazard ? 1 : kMostRuns)) return false;
-  batch.runs.push_back({extent.base, extent.access, extent.begin, extent.begin, extent.end, extent.within_line});
+  if (run.base != extent.base) return false;
+  const int64_t begin = std::min(run.begin, extent.begin);
+  const int64_t end = std::max(run.end, extent.end);
+  if (end - begin > kLargestRun) return false;
+  run.within_line = (run.begin == begin && run.end == end && run.within_line) ||
+                    (extent.begin == begin && extent.end == end && extent.within_line);
+  run.begin = begin, run.end = end;
   return true;
 }
 
@@ -77,16 +77,9 @@ void form_batches(const CheckedFunction& function, const LoopHazard& loop_hazard
       const Extent extent = extent_of(function, instruction);
       const bool alone = instruction.isAtomic() || instruction.isVolatile();
       if (alone || !options().batch_stores || distance > kLongestGroup) finish();
-      if (!batch.accesses.empty()) {
-        // The store's address must be known where the batch's hazards are published.
-        auto* const base = dyn_cast<Instruction>(extent.base);
-        const bool early = base == nullptr || base->getParent() != &block || isa<PHINode>(base) ||
-                           base->comesBefore(batch.accesses.front());
-        if (!early || !add(batch, extent)) finish();
-      }
+      if (!batch.accesses.empty() && !add(batch, extent)) finish();
       if (batch.accesses.empty()) {
         batch.under_loop_hazard = !alone && loop_hazard.covers(&block);
-        batch.in_loop = loop_hazard.covers_loop(&block);
         add(batch, extent);
         distance = 0;
       }

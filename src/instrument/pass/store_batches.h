@@ -1,4 +1,4 @@
-// A hazard costs a locked instruction, so stores that stand close together share hazards. This part of the pass
+// A hazard costs a locked instruction, so stores to one object that stand close together share one. This part of the pass
 // forms such batches.
 #pragma once
 
@@ -23,13 +23,13 @@ struct Run {
   bool within_line;           // the run cannot cross lines
 };
 
-// A batch is a sequence of stores, between which there is no call and no access that may miss, or one atomic. It may
-// begin with loads of the same memory (updates.h).
+// A batch is a sequence of stores to one run, between which there is no call and no access that may miss, or one atomic. It
+// may begin with loads of the same memory (updates.h). Hazards over several runs would save little of the time of a second
+// locked instruction, as each run's lines have to be looked at all the same, and cost much code.
 struct Batch {
   llvm::SmallVector<llvm::Instruction*, 8> accesses;
-  llvm::SmallVector<Run, 4> runs;
+  Run run{};
   bool under_loop_hazard = false;
-  bool in_loop = false;  // the loop hazard covers a loop around it
   bool is_held = false;  // it needs no check (held_runs.h)
   bool holds = false;    // what its check finds is relied on behind it
 };

@@ -21,7 +21,7 @@ class StoreChecks {
 
   // Checks stores of one run that use the loop hazard.
   void check_under_loop_hazard(Batch& batch) {
-    const Run& run = batch.runs.front();
+    const Run& run = batch.run;
     const DebugLoc location = batch.accesses.front()->getDebugLoc();
     BasicBlock* const head = batch.accesses.front()->getParent();
     BasicBlock* const body = SplitBlock(head, batch.accesses.front());
@@ -45,15 +45,10 @@ class StoreChecks {
 
     builder.SetInsertPoint(shared);
     if (options().pages) {
-      BasicBlock* const not_cached = batch.in_loop ? BasicBlock::Create(f_.context, "", &f_.function) : asking;
       Value* const epoch = loop_hazard_.epoch(builder);
       LoadInst* const word = load_rights(builder, begin);
       loop_hazard_.depends_on(
-          epoch, word, builder.CreateCondBr(is_cached(builder, run, begin, word, epoch), body, not_cached, f_.mostly));
-      if (batch.in_loop) {
-        builder.SetInsertPoint(not_cached);
-        check_lines(builder, run, begin, word, epoch, body, asking);
-      }
+          epoch, word, builder.CreateCondBr(is_cached(builder, run, begin, word, epoch), body, asking, f_.mostly));
     } else {
       builder.CreateBr(asking);
     }
@@ -76,60 +71,44 @@ class StoreChecks {
     f_.changed = true;
   }
 
-  // Checks stores that have hazards of their own, or an atomic.
+  // Checks stores that have a hazard of their own, or an atomic.
   void guard_with_hazard(Batch& batch) {
-    if (StoreInst* const small = small_store(batch)) return store_by_runtime(*small, batch.runs.front());
+    const Run& run = batch.run;
+    if (StoreInst* const small = small_store(batch)) return store_by_runtime(*small, run);
     Instruction& first = *batch.accesses.front();
     Instruction& last = *batch.accesses.back();
     const DebugLoc location = first.getDebugLoc();
-    // `head` tests whether anything is shared. `publishing` publishes the hazards and checks the line table. `body` has
-    // the instructions from the batch's first access to its last, and `tail` what follows.
+    // `head` tests whether the run is shared. In `publishing` the runtime publishes the hazard and checks the line table.
+    // `body` has the instructions from the batch's first access to its last, and `tail` what follows.
     BasicBlock* const head = first.getParent();
     BasicBlock* const body = SplitBlock(head, &first);
     BasicBlock* const tail = SplitBlock(body, last.getNextNode());
     BasicBlock* const publishing = BasicBlock::Create(f_.context, "", &f_.function, body);
-    // If the batch cannot begin, another copy of the body runs, without hazards (the slow path). Accesses of one run
-    // can always begin, but the runtime makes a plain store itself, so that the protocol can take it.
+    // The runtime can always begin a batch. But it makes a plain store itself if the lines are not here, so that the
+    // protocol can take it. Then another copy of the body runs (the slow path).
     SmallVector<Instruction*, 8> slow_accesses;
-    const bool can_begin = batch.runs.size() == 1 && !hands_over_value(batch);
-    BasicBlock* const slow = can_begin ? nullptr : copy_body(body, tail, batch, slow_accesses);
+    BasicBlock* const slow = hands_over_value(batch) ? copy_body(body, tail, batch, slow_accesses) : nullptr;
 
     head->getTerminator()->eraseFromParent();
     IRBuilder<> builder(head);
     builder.SetCurrentDebugLocation(location);
-    SmallVector<GuardedRun, 4> guarded;
-    Value* any = nullptr;
-    for (const Run& run : batch.runs) {
-      GuardedRun o;
-      o.begin = address_of(f_, builder, run);
-      o.shared = is_in_view(builder, o.begin);
-      any = any == nullptr ? o.shared : builder.CreateOr(any, o.shared);
-      guarded.push_back(o);
-    }
-    builder.CreateCondBr(any, publishing, body);
+    Value* const begin = address_of(f_, builder, run);
+    builder.CreateCondBr(is_in_view(builder, begin), publishing, body);
 
     builder.SetInsertPoint(publishing);
-    if (batch.runs.size() == 1) {
-      Value* const address = builder.CreateIntToPtr(guarded[0].begin, f_.ptr);
-      if (can_begin) {
-        begin_stores(builder, batch.runs.front(), address);
-        builder.CreateBr(body);
-      } else {
-        Value* const begun = call_run_entry(builder, "__multigrain_try_stores", f_.i64, batch.runs.front(), address);
-        builder.CreateCondBr(builder.CreateICmpNE(begun, builder.getInt64(0)), body, slow, f_.mostly);
-      }
+    Value* const address = builder.CreateIntToPtr(begin, f_.ptr);
+    if (slow == nullptr) {
+      begin_stores(builder, run, address);
+      builder.CreateBr(body);
     } else {
-      BasicBlock* const missed = BasicBlock::Create(f_.context, "", &f_.function);
-      Value* const exclusive = publish_and_check(builder, batch, guarded);
-      builder.CreateCondBr(exclusive, body, missed, f_.mostly);
-      builder.SetInsertPoint(missed);
-      bring_lines(builder, batch, guarded, body, slow);
+      Value* const begun = call_run_entry(builder, "__multigrain_try_stores", f_.i64, run, address);
+      builder.CreateCondBr(builder.CreateICmpNE(begun, builder.getInt64(0)), body, slow, f_.mostly);
     }
 
     builder.SetInsertPoint(body->getTerminator());
     builder.SetCurrentDebugLocation(location);
     for (Instruction* access : batch.accesses) fence_behind(*access);
-    clear_hazards(builder, hazards_of_thread(builder, f_.module), guarded.size());
+    clear_hazards(builder, hazards_of_thread(builder, f_.module), 1);
     for (Instruction* access : slow_accesses) emit_slow_path(*access);
     f_.changed = true;
   }
@@ -138,8 +117,7 @@ class StoreChecks {
   // Returns the batch's only store if the runtime has an entry for it.
   StoreInst* small_store(const Batch& batch) const {
     auto* const store = dyn_cast<StoreInst>(batch.accesses.front());
-    if (store == nullptr || batch.accesses.size() != 1 || store->isAtomic() || !batch.runs.front().within_line)
-      return nullptr;
+    if (store == nullptr || batch.accesses.size() != 1 || store->isAtomic() || !batch.run.within_line) return nullptr;
     Type* const type = store->getValueOperand()->getType();
     const uint64_t size = f_.layout.getTypeStoreSize(type);
     // The bits of a type that is not whole bytes would have to be padded as the processor's store pads them.
@@ -153,7 +131,7 @@ class StoreChecks {
     constexpr uint64_t kLongestValue = 16;
     const Instruction& access = *batch.accesses.front();
     return batch.accesses.size() == 1 && isa<StoreInst>(access) && !access.isAtomic() && !options().sequential &&
-           size_of(batch.runs.front()) <= kLongestValue;
+           size_of(batch.run) <= kLongestValue;
   }
 
   // Calls the runtime, which publishes hazard 0 over the lines of the run, and makes them exclusive.
@@ -187,21 +165,6 @@ class StoreChecks {
     fence_behind(store);
     f_.changed = true;
   }
-
-  static Value* hazard(IRBuilder<>& builder, Value* all, unsigned i) {
-    return i == 0 ? all : builder.CreatePtrAdd(all, builder.getInt64(8 * i));
-  }
-  static void store_relaxed(IRBuilder<>& builder, Value* value, Value* pointer) {
-    builder.CreateAlignedStore(value, pointer, Align(8))->setAtomic(AtomicOrdering::Release);
-  }
-
-  // The values that the code computes for each run before its check.
-  struct GuardedRun {
-    Value* begin;
-    Value* shared;
-    Value* first_line = nullptr;
-    Value* last_line = nullptr;  // null: it is the first line
-  };
 
   // Copies a batch's body for the slow path, and connects the copy's values to `tail`. It runs before
   // the body is changed.
@@ -239,33 +202,6 @@ class StoreChecks {
   Value* is_in_view(IRBuilder<>& builder, Value* address) {
     return builder.CreateICmpEQ(builder.CreateLShr(address, MG_FINE_VIEW_SHIFT), builder.getInt64(MG_FINE_VIEW_TAG));
   }
-  // Computes a run's first and last line. `offset` is the run's distance from the place where line 0 begins.
-  static void find_lines(IRBuilder<>& builder, const Run& run, Value* offset, Value* shift, GuardedRun& guarded) {
-    guarded.first_line = builder.CreateLShr(offset, shift);
-    if (run.within_line) return;
-    Value* const end = builder.CreateAdd(offset, builder.getInt64(static_cast<uint64_t>(run.end - run.begin - 1)));
-    guarded.last_line = builder.CreateLShr(end, shift);
-  }
-  // Computes whether this node may store to the run's lines. If the run is not shared, the word at `instead`, if not
-  // null, is tested in place of the lines' words.
-  Value* is_exclusive(IRBuilder<>& builder, const Run& run, const GuardedRun& guarded, Value* table, Value* instead) {
-    const auto is_line_exclusive = [&](Value* line) {
-      Value* pointer = builder.CreateIntToPtr(builder.CreateAdd(builder.CreateShl(line, 3), table), f_.ptr);
-      if (instead != nullptr) pointer = builder.CreateSelect(guarded.shared, pointer, instead);
-      Value* const word = builder.CreateAlignedLoad(f_.i64, pointer, Align(8), true);
-      return builder.CreateICmpEQ(word, builder.getInt64(MG_FINE_EXCLUSIVE));
-    };
-    Value* exclusive = is_line_exclusive(guarded.first_line);
-    if (guarded.last_line == nullptr) return exclusive;
-    exclusive = builder.CreateAnd(exclusive, is_line_exclusive(guarded.last_line));
-    // A run of up to kLargestRun bytes may have a third line between the first and the last.
-    if (run.end - run.begin > static_cast<int64_t>(kSmallestLine) + 1) {
-      Value* const middle = builder.CreateLShr(builder.CreateAdd(guarded.first_line, guarded.last_line), 1);
-      exclusive = builder.CreateAnd(exclusive, is_line_exclusive(middle));
-    }
-    return exclusive;
-  }
-
   // Loads the word of the page at `begin` from the rights cache.
   LoadInst* load_rights(IRBuilder<>& builder, Value* begin) {
     Value* const page = builder.CreateLShr(begin, MG_FINE_PAGE_SHIFT);
@@ -286,88 +222,6 @@ class StoreChecks {
     const uint64_t size = size_of(run);
     Value* const within = builder.CreateAnd(begin, builder.getInt64(kPage - 1));
     return builder.CreateAnd(cached, builder.CreateICmpULE(within, builder.getInt64(kPage - size)));
-  }
-
-  // Branches to `hit` if the loop hazard is published, the rights cache knows of no right to the whole page, and the
-  // run's lines are exclusive. In a loop that may happen often, and to ask the runtime would take longer.
-  void check_lines(IRBuilder<>& builder, const Run& run, Value* begin, LoadInst* word, Value* epoch, BasicBlock* hit,
-                   BasicBlock* asking) {
-    BasicBlock* const checking = BasicBlock::Create(f_.context, "", &f_.function);
-    // If the hazard is not published, neither is true.
-    Value* const is_known =
-        builder.CreateICmpULE(builder.CreateSub(word, epoch), builder.getInt64(MG_FINE_CACHED_NEITHER));
-    Value* const cannot_be = builder.CreateICmpEQ(epoch, builder.getInt64(MG_FINE_CACHE_UNUSABLE));
-    loop_hazard_.depends_on(epoch, word,
-                            builder.CreateCondBr(builder.CreateOr(is_known, cannot_be), checking, asking, f_.mostly));
-
-    builder.SetInsertPoint(checking);
-    GuardedRun o{.begin = begin, .shared = nullptr};
-    find_lines(builder, run, begin, loop_hazard_.shift(), o);
-    builder.CreateCondBr(is_exclusive(builder, run, o, loop_hazard_.table(), nullptr), hit, asking, f_.mostly);
-  }
-
-  // Publishes a hazard over the lines of each of several runs, and then computes whether this node may store to all of them.
-  Value* publish_and_check(IRBuilder<>& builder, const Batch& batch, MutableArrayRef<GuardedRun> guarded) {
-    Value* const all = hazards_of_thread(builder, f_.module);
-    Value* const shift = load_line_shift(builder);
-    for (size_t i = 0; i < guarded.size(); ++i) {
-      GuardedRun& o = guarded[i];
-      const Run& run = batch.runs[i];
-      find_lines(builder, run, builder.CreateSub(o.begin, builder.getInt64(MG_FINE_VIEW_BASE)), shift, o);
-      Value* word = builder.CreateAdd(o.first_line, builder.getInt64(MG_FINE_HAZARD_LINE | MG_FINE_HAZARD_STORES));
-      if (o.last_line != nullptr)
-        word = builder.CreateAdd(word, builder.CreateShl(builder.CreateSub(o.last_line, o.first_line), 40));
-      word = builder.CreateSelect(o.shared, word, builder.getInt64(0));
-      // Only the last hazard is published by a locked instruction, which is the full fence for all of them.
-      if (i + 1 < guarded.size())
-        store_relaxed(builder, word, hazard(builder, all, static_cast<unsigned>(i)));
-      else
-        builder.CreateAtomicRMW(AtomicRMWInst::Xchg, hazard(builder, all, static_cast<unsigned>(i)), word, Align(8),
-                                AtomicOrdering::SequentiallyConsistent);
-    }
-    // Private memory has no word in the line table, so a word that is always exclusive stands in for it.
-    Value* const table = builder.getInt64(MG_FINE_TABLE_BASE);
-    Value* const instead = always_exclusive();
-    Value* all_exclusive = nullptr;
-    for (size_t i = 0; i < guarded.size(); ++i) {
-      Value* const exclusive = is_exclusive(builder, batch.runs[i], guarded[i], table, instead);
-      all_exclusive = all_exclusive == nullptr ? exclusive : builder.CreateAnd(all_exclusive, exclusive);
-    }
-    // The blocks own the builder's instructions, which the analyser does not see.
-    return all_exclusive;  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks)
-  }
-
-  // The blocks that may follow a miss: the batch's accesses, the code behind them, and the slow path, if there is one.
-  struct AfterMiss {
-    BasicBlock* body;
-    BasicBlock* tail;
-    BasicBlock* slow;
-  };
-
-  // Calls the runtime, which makes the lines exclusive, and branches to the block that follows.
-  void bring_lines(IRBuilder<>& builder, const Batch& batch, ArrayRef<GuardedRun> guarded, BasicBlock* body,
-                   BasicBlock* slow) {
-    AllocaInst* const runs = describe_runs(builder, batch, guarded);
-    CallInst* const begun = call_cold_entry(
-        builder, cold_entry(f_.module, "__multigrain_batch_miss", FunctionType::get(f_.i64, {f_.ptr, f_.i32}, false)),
-        {runs, builder.getInt32(count_for_runtime(guarded.size()))});
-    builder.CreateCondBr(builder.CreateICmpNE(begun, builder.getInt64(0)), body, slow);
-  }
-
-  // Fills an array of mg_fine_run on the stack.
-  AllocaInst* describe_runs(IRBuilder<>& builder, const Batch& batch, ArrayRef<GuardedRun> guarded) {
-    AllocaInst* const runs = f_.local(ArrayType::get(f_.i64, kWordsOfRun * guarded.size()));
-    for (size_t i = 0; i < guarded.size(); ++i) {
-      const auto put = [&](uint64_t member, Value* value) {
-        builder.CreateStore(value, builder.CreatePtrAdd(runs, builder.getInt64(8 * (kWordsOfRun * i + member))));
-      };
-      put(0, guarded[i].begin);
-      put(1, builder.CreateAdd(guarded[i].begin, builder.getInt64(size_of(batch.runs[i]))));
-      put(2, builder.getInt64(1));
-      put(3, builder.getInt64(0));
-      put(4, builder.getInt64(1));
-    }
-    return runs;
   }
 
   // With -fmultigrain-sequential, a fence keeps later loads of this processor from being made before
@@ -395,13 +249,6 @@ class StoreChecks {
                     {store.getPointerOperand(), builder.getInt64(f_.layout.getTypeStoreSize(type)), value});
     if (options().sequential) builder.CreateFence(AtomicOrdering::SequentiallyConsistent);
     store.eraseFromParent();
-  }
-
-  Constant* always_exclusive() {
-    constexpr const char* kName = "__multigrain_exclusive";
-    if (auto* found = f_.module.getNamedGlobal(kName)) return found;
-    return new GlobalVariable(f_.module, f_.i64, true, GlobalValue::PrivateLinkage,
-                              ConstantInt::get(f_.i64, MG_FINE_EXCLUSIVE), kName);
   }
 
   CheckedFunction& f_;

@@ -30,8 +30,8 @@ constexpr uint64_t kLongestRun = 1 << 20;
 
 // preheader -> ready -> piece -> bounds -> begin -> the copy   -> end ---+-> piece, or the exit
 //     \----------------/  \---------\-------\----> the original loop ----/
-// A loop that is short, or whose iterations cannot be counted, passes by `ready`, where bounds are computed, and runs
-// as the original loop, which keeps its own exit condition.
+// A loop whose iterations cannot be counted passes by `ready`, where bounds are computed, and runs as the original loop, which
+// keeps its own exit condition then.
 class StripMining {
  public:
   StripMining(const LoopAnalyses& analyses, Loop& loop, const Plan& plan)
@@ -138,9 +138,14 @@ class StripMining {
       Value* const left = value_before(condition.left);
       also(builder_.CreateICmp(condition.predicate, left, value_before(condition.right)));
     }
-    Value* const back_edges = value_before(count(a_, loop_)->back_edges);
+    const SCEV* const times = count(a_, loop_)->back_edges;
+    Value* const back_edges = value_before(times);
     total_ = builder_.CreateAdd(back_edges, builder_.getInt64(1), "multigrain.total");
-    if (!is_nest_) also(builder_.CreateICmpUGE(total_, builder_.getInt64(plan_.stores ? kWorthStores : kWorthLoads)));
+    // The sum is 0 for the greatest number. Where conditions are looked at anyway, a short loop also passes by `ready`.
+    const bool may_be_greatest =
+        a_.evolution.getUnsignedRangeMax(a_.evolution.applyLoopGuards(times, &loop_)).isMaxValue();
+    if (!is_nest_ && (possible_ != nullptr || may_be_greatest))
+      also(builder_.CreateICmpUGE(total_, builder_.getInt64(plan_.stores ? kWorthStores : kWorthLoads)));
   }
 
   // Computes how many iterations a piece has at most.
@@ -280,6 +285,7 @@ class StripMining {
   void find_bounds() {
     builder_.SetInsertPoint(bounds_of_piece_);
     further_ = builder_.CreateSub(length_, builder_.getInt64(1));
+    const bool certainly_worth = is_certainly_worth();
     Value* bytes = nullptr;
     for (size_t i = 0; i < plan_.runs.size(); ++i) {
       const LoopRun& run = plan_.runs[i];
@@ -287,17 +293,40 @@ class StripMining {
           builder_.CreateAdd(extreme(run, ends_[i].least, true), builder_.getInt64(static_cast<uint64_t>(run.begin)));
       Value* end =
           builder_.CreateAdd(extreme(run, ends_[i].greatest, false), builder_.getInt64(static_cast<uint64_t>(run.end)));
+      bounds_.push_back({begin, end});
+      if (certainly_worth) continue;
       Value* const span = builder_.CreateSub(end, begin);
       // The test also fails for a loop without iterations, whose end is before its beginning.
       and_also(builder_.CreateICmpULE(span, builder_.getInt64(kLongestRun)));
       Value* looked_at = span;
       if (run.stride != nullptr) looked_at = look_at_rows(run, ends_[i], span, begin, end);
-      bounds_.push_back({begin, end});
+      bounds_.back() = {begin, end};
       bytes = bytes == nullptr ? looked_at : builder_.CreateAdd(bytes, looked_at);
+    }
+    if (certainly_worth) {
+      builder_.CreateBr(begin_batch_);
+      return;
     }
     and_also(builder_.CreateICmpULE(bytes, builder_.CreateMul(iterations_, builder_.getInt64(kBytesPerIteration))));
     if (inner_ != nullptr) and_also(builder_.CreateICmpULE(iterations_, builder_.getInt64(kIterationsOfNest)));
     builder_.CreateCondBr(worth_, begin_batch_, slow_entry_, mostly_);
+  }
+
+  // Tells whether a piece of any length is worth its check: each run moves by a constant distance from one iteration to the
+  // next, and all runs together by no more than the bytes that may be checked for an iteration.
+  bool is_certainly_worth() const {
+    if (is_nest_) return false;
+    static_assert(kIterationsOfLoop * kBytesPerIteration <= kLongestRun);
+    uint64_t moves = 0, bytes = 0;
+    for (const LoopRun& run : plan_.runs) {
+      bytes += static_cast<uint64_t>(run.end - run.begin);
+      const auto* const recurrence = as_recurrence(a_, run.address, loop_);
+      if (recurrence == nullptr) continue;
+      const auto* const step = dyn_cast<SCEVConstant>(recurrence->getStepRecurrence(a_.evolution));
+      if (step == nullptr || step->getAPInt().abs().ugt(kBytesPerIteration)) return false;
+      moves += step->getAPInt().abs().getZExtValue();
+    }
+    return moves <= kBytesPerIteration && bytes <= kBytesPerIteration;
   }
 
   void and_also(Value* condition) { worth_ = worth_ == nullptr ? condition : builder_.CreateAnd(worth_, condition); }

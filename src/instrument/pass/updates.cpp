@@ -32,9 +32,7 @@ std::vector<LoadGroup>::iterator group_before(const CheckedFunction& function, c
 }
 
 bool is_within(const Extent& load, const Batch& batch) {
-  return any_of(batch.runs, [&](const Run& run) {
-    return run.base == load.base && run.begin <= load.begin && load.end <= run.end;
-  });
+  return batch.run.base == load.base && batch.run.begin <= load.begin && load.end <= batch.run.end;
 }
 
 // Tells whether the load may be made behind the instruction `last` of its block.
@@ -46,13 +44,11 @@ bool may_move_behind(const LoadInst& load, const Instruction& last) {
   });
 }
 
-// Tells whether the addresses of all of the batch's runs are known behind the instruction.
-bool addresses_known_behind(const Batch& batch, const Instruction& last) {
-  return all_of(batch.runs, [&](const Run& run) {
-    const auto* const base = dyn_cast<Instruction>(run.base);
-    return base == nullptr || base->getParent() != last.getParent() || isa<PHINode>(base) || base == &last ||
-           base->comesBefore(&last);
-  });
+// Tells whether the address of the batch's run is known behind the instruction.
+bool is_address_known_behind(const Batch& batch, const Instruction& last) {
+  const auto* const base = dyn_cast<Instruction>(batch.run.base);
+  return base == nullptr || base->getParent() != last.getParent() || isa<PHINode>(base) || base == &last ||
+         base->comesBefore(&last);
 }
 
 }  // namespace
@@ -68,10 +64,8 @@ void form_updates(const CheckedFunction& function, std::vector<LoadGroup>& group
     for (LoadInst* load : *group)
       if (load->isSimple() && is_within(extent_of(function, *load), batch) && may_move_behind(*load, *last))
         loads.push_back(load);
-    // The bases must be known where the check stands: behind the loads that stay in the group.
-    if (loads.empty() || !addresses_known_behind(batch, *last) ||
-        any_of(batch.runs, [&](const Run& run) { return is_contained(loads, run.base); }))
-      continue;
+    // The base must be known where the check stands: behind the loads that stay in the group.
+    if (loads.empty() || !is_address_known_behind(batch, *last) || is_contained(loads, batch.run.base)) continue;
     erase_if(*group, [&](const LoadInst* load) { return is_contained(loads, load); });
     // The group's last load stands behind the others. If it is one of `loads`, it is the first of the batch.
     SmallVector<Instruction*, 8> accesses;

@@ -68,6 +68,8 @@ class Versions {
       for (const Instruction& instruction : *block) {
         if (isa<DbgInfoIntrinsic>(instruction)) continue;
         if (++size > kLargestLoop) return 0;
+        // Beside a call the checks of a few accesses cost little.
+        if (const auto* call = dyn_cast<CallBase>(&instruction); call != nullptr && !is_harmless_call(*call)) return 0;
         const auto access = access_of(instruction);
         if (!access || !may_be_shared(access->pointer)) continue;
         if (Value* const object = object_outside(access->pointer, loop)) costs[object] += access->cost;

@@ -300,6 +300,43 @@ MULTIGRAIN_END __multigrain_try_stores
 # `store` is the instruction that makes the store.
 .macro MULTIGRAIN_STORE size store
 MULTIGRAIN_BEGIN __multigrain_store_\size\()_in_loop
+  # Where rights come and go, the loop hazard is mostly published, and the rights cache knows of no right to the whole page,
+  # so that the line's word is looked at.
+  movq __multigrain_hazards@gottpoff(%rip), %rax
+  movq %fs:(%rax), %rax
+  cmpq $0, 56(%rax)
+  je 3f
+  movq multigrain_loop_hazard_epoch@gottpoff(%rip), %rax
+  movq %fs:(%rax), %rax
+  MULTIGRAIN_PUSH rcx
+  MULTIGRAIN_PUSH rdx
+  cmpq $-8, %rax
+  je 2f
+  movq %rdi, %rcx
+  shrq $12, %rcx
+  movabsq $0x4cf000000000, %r11
+  movq (%r11,%rcx,8), %rcx
+  subq %rax, %rcx
+  cmpq $2, %rcx
+  ja 4f
+2:
+  movabsq $0x480000000ff8, %r11
+  movzbl (%r11), %ecx
+  movabsq $-0x200000000000, %rdx
+  addq %rdi, %rdx
+  shrq %cl, %rdx
+  cmpq $3, 8(%r11,%rdx,8)
+  jne 4f
+  .cfi_remember_state
+  MULTIGRAIN_POP rdx
+  MULTIGRAIN_POP rcx
+  \store
+  ret
+  .cfi_restore_state
+4:
+  MULTIGRAIN_POP rdx
+  MULTIGRAIN_POP rcx
+3:
   MULTIGRAIN_PUSH rdx
   movl $\size, %edx
   call multigrain_check_in_loop
