@@ -9,6 +9,7 @@
 #include "coherence/mgs/mappings.h"
 #include "coherence/placement/observer.h"
 #include "coherence/protocol.h"
+#include "references/execute.h"
 
 namespace multigrain {
 
@@ -19,6 +20,7 @@ struct ProtocolOptions {
   unsigned mgs_domains = 1;
   HlrcOptions hlrc;
   std::string policy;                       // of placement
+  references::Execute references = nullptr;  // of placement; nullptr: other nodes' memory is mapped
   placement::Observer* observer = nullptr;  // of placement; it outlives the protocol
 };
 
