@@ -19,9 +19,9 @@ struct ProtocolOptions {
   mgs::Mappings* mgs_mappings = nullptr;  // of nodes whose programs translate their accesses
   unsigned mgs_domains = 1;
   HlrcOptions hlrc;
-  std::string policy;                       // of placement
+  std::string policy;                        // of placement
   references::Execute references = nullptr;  // of placement; nullptr: other nodes' memory is mapped
-  placement::Observer* observer = nullptr;  // of placement; it outlives the protocol
+  placement::Observer* observer = nullptr;   // of placement; it outlives the protocol
 };
 
 // Makes a page protocol, and registers its message handlers, if it has any. Errors: a line protocol; tables that cannot
