@@ -165,12 +165,14 @@ void tell_mask(const ucontext_t& context, ThreadBlock& thread) {
 
 bool read_guest(uint64_t address, void* to, size_t bytes) {
   expect_copy(address, bytes, false);
-  return copy_guarded(to, reinterpret_cast<const void*>(address), bytes);
+  if (copy_guarded(to, reinterpret_cast<const void*>(address), bytes)) return true;
+  return host().cluster != nullptr && host().cluster->copy_at_home(address, to, bytes, false);
 }
 
 bool write_guest(uint64_t address, const void* from, size_t bytes) {
   expect_copy(address, bytes, true);
-  return copy_guarded(reinterpret_cast<void*>(address), from, bytes);
+  if (copy_guarded(reinterpret_cast<void*>(address), from, bytes)) return true;
+  return host().cluster != nullptr && host().cluster->copy_at_home(address, const_cast<void*>(from), bytes, true);
 }
 
 std::optional<std::string> read_guest_string(uint64_t address, size_t longest) {
@@ -253,11 +255,17 @@ int multigrain_guest_on_signal(int signal, siginfo_t* info, ucontext_t* context,
     move_if_restartable(registers[REG_RIP]);
     return 0;
   }
+  // The guest makes the access again, at home or after a signal.
+  if (is_fault && thread->needs_home) {
+    cluster->come_home(*context, *thread);
+    return 1;
+  }
   if (is_fault && cluster != nullptr) cluster->explain_fault(*info, *thread);
   constexpr int kUserDispatch = 2;  // SYS_USER_DISPATCH
   if (signal == SIGSYS && info->si_code == kUserDispatch) {
     if (!host().traps_all_calls) host().space.see_call(*context);
     carry_out(*context, *thread);
+    if (thread->needs_home) cluster->come_home(*context, *thread);
   } else {
     deliver(signal, *info, *context, *thread);
   }

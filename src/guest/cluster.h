@@ -30,7 +30,15 @@ class Cluster {
   [[nodiscard]] virtual unsigned first_processor() const = 0;
 
   // Handles a fault of the guest, or of a copy of the host's (entry.h). Returns true if the access can be made again.
+  // Sets ThreadBlock::needs_home if it can be made at home alone.
   virtual bool on_fault(int signal, const siginfo_t& info, const ucontext_t& context, ThreadBlock& thread) = 0;
+
+  // Handles what on_fault() has found if that is ThreadBlock::needs_home: the thread goes on at home, with this context
+  // of the guest's. Returns if a signal has come before; the guest then makes its access, or its call, again.
+  virtual void come_home(const ucontext_t& context, ThreadBlock& thread) = 0;
+  // Copies between memory of the guest that only the home has and the host's. Returns false if the guest has no such
+  // right to some of it, or if this node is the home.
+  virtual bool copy_at_home(uint64_t address, void* bytes, size_t size, bool is_write) = 0;
 
   // Announces that the calling thread is about to copy to these addresses of the guest's, or from them.
   virtual void expect_copy(uint64_t address, uint64_t bytes, bool is_write) = 0;

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "guest/calls.h"
 #include "guest/cluster.h"
 #include "guest/entry.h"
 #include "guest/host.h"
@@ -143,9 +144,7 @@ bool write_frame(const SystemAction& action, const siginfo_t& info, ucontext_t& 
   const uint64_t mask = mask_of(context, thread);
   std::memcpy(&seen.uc_sigmask, &mask, sizeof mask);
   std::memcpy(frame.context, &seen, kContextSize);
-  if (!copy_guarded(reinterpret_cast<void*>(state_address), state, state_size) ||
-      !copy_guarded(reinterpret_cast<void*>(at), &frame, sizeof frame))
-    return false;
+  if (!write_guest(state_address, state, state_size) || !write_guest(at, frame)) return false;
   if ((stack.ss_flags & kAutoDisarm) != 0) stack = {.ss_sp = nullptr, .ss_flags = SS_DISABLE, .ss_size = 0};
   return true;
 }
@@ -377,7 +376,7 @@ void return_from_handler(ucontext_t& context, ThreadBlock& thread) {
   // The handler's return has taken the restorer's address off the stack.
   const auto address = static_cast<uint64_t>(registers[REG_RSP]) - sizeof(uint64_t);
   Frame frame;
-  if (!copy_guarded(&frame, reinterpret_cast<const void*>(address), sizeof frame)) die_of(SIGSEGV);
+  if (!read_guest(address, frame)) die_of(SIGSEGV);
   ucontext_t wanted;
   std::memcpy(&wanted, frame.context, kContextSize);
   std::memcpy(&registers[REG_R8], &wanted.uc_mcontext.gregs[REG_R8], (REG_EFL + 1 - REG_R8) * sizeof(greg_t));
@@ -387,11 +386,11 @@ void return_from_handler(ucontext_t& context, ThreadBlock& thread) {
     reset_state(state);
   } else {
     std::byte legacy[kLegacyState];
-    const auto* const from = reinterpret_cast<const std::byte*>(wanted.uc_mcontext.fpregs);
-    if (!copy_guarded(legacy, from, sizeof legacy)) die_of(SIGSEGV);
+    const auto from = reinterpret_cast<uint64_t>(wanted.uc_mcontext.fpregs);
+    if (!read_guest(from, legacy, sizeof legacy)) die_of(SIGSEGV);
     const size_t size = size_of_state(state);
     if (size_of_state(legacy) == size) {
-      if (!copy_guarded(state, from, size)) die_of(SIGSEGV);
+      if (!read_guest(from, state, size)) die_of(SIGSEGV);
     } else {
       // Of a state that is not of the kernel's format, the legacy part counts, as for the kernel.
       SoftwareBytes bytes = software_bytes(legacy);

@@ -79,6 +79,8 @@ struct ThreadBlock {
   bool gs_is_guests = false;
   // On several nodes: the thread has asked to run on this processor alone; -1: on any.
   int32_t processor = -1;
+  // Says that the thread has tried to use memory that only the home has (Cluster::come_home()).
+  bool needs_home = false;
   // Says whether the thread is a process of its own that shares this one's memory (vfork).
   bool shares_memory = false;
 

@@ -52,20 +52,35 @@ class Binaries(ClusterTest):
             self.assertIn(f"{name}={environment[name]}".encode(), found)
         self.assertFalse([one for one in found if one.startswith((b"MULTIGRAIN_NODE=", b"MULTIGRAIN_WIREUP", b"SSH_"))])
 
-    def test_a_shared_file_that_is_written_is_refused_with_a_sentence(self):
+    def test_threads_come_home_to_what_processes_share(self):
         with open(f"{self.folder}/file", "wb") as file:
             file.write(bytes(4096))
+        # Children and threads change the file, each kind of them at its own place.
         program = (
-            "import mmap, sys; f = open(sys.argv[1], 'r+b')\n"
-            "try: mmap.mmap(f.fileno(), 4096)\n"
-            "except OSError as error: print(error.errno)\n"
+            "import mmap, os, sys, threading\n"
+            "f = open(sys.argv[1], 'r+b')\n"
+            "m = mmap.mmap(f.fileno(), 4096)\n"
+            "def change(at): m[at] = at + 1\n"
+            "threads = [threading.Thread(target=change, args=(i,)) for i in range(4)]\n"
+            "[t.start() for t in threads]\n"
+            "[t.join() for t in threads]\n"
+            "for i in range(4, 8):\n"
+            "    if os.fork() == 0:\n"
+            "        change(i)\n"
+            "        os._exit(0)\n"
+            "    os.wait()\n"
+            "print(list(m[:9]))\n"
         )
         python = shutil.which("python3", path="/usr/bin")
         if python is None:
             self.skipTest("there is no python3 in /usr/bin")
         status, output, messages = run(self.hosted("a,b", python, "-c", program, f"{self.folder}/file"))
-        self.assertEqual((status, output), (0, b"19\n"))
-        self.assertIn(b"maps a file shared and writable", messages)
+        self.assertEqual((status, output, messages), (0, b"[1, 2, 3, 4, 5, 6, 7, 8, 0]\n", b""))
+        with open(f"{self.folder}/file", "rb") as file:
+            self.assertEqual(file.read(9), bytes([1, 2, 3, 4, 5, 6, 7, 8, 0]))
+        for command in ((f"{PROGRAMS}/comes_home", "2"), (f"{PROGRAMS}/segments", "2"), (f"{PROGRAMS}/families", "1")):
+            with self.subTest(command=command):
+                self.assertEqual(run(self.hosted("a,b", *command)), run(command))
 
     def test_files_that_each_host_reads_by_itself(self):
         inside, outside = f"{self.folder}/inside", f"{self.folder}/outside"

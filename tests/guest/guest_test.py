@@ -260,23 +260,44 @@ class OnSeveralNodes(unittest.TestCase):
                 self.same(nodes, f"{PROGRAMS}/segments", threads)
 
     def test_a_thousand_children_leave_nothing(self):
-        def left():
+        def left(session):
+            """What names the session's first process, and the processes of the session."""
             with open("/proc/net/unix", encoding="ascii") as file:
-                sockets = {line.split(None, 7)[7] for line in file if len(line.split(None, 7)) == 8}
-            return {name for name in os.listdir("/dev/shm")} | {name for name in sockets if "multigrain" in name}
+                names = [line.split(None, 7)[-1] for line in file]
+            own = re.compile(rf"(?<!\d){session}(?!\d)")
+            found = [name for name in (*names, *os.listdir("/dev/shm")) if own.search(name)]
+            for entry in os.listdir("/proc"):
+                try:
+                    if entry.isdigit() and os.getsid(int(entry)) == session:
+                        found.append(entry)
+                except ProcessLookupError:
+                    pass
+            return found
 
-        for nodes in (1, 2):
-            before = left()
-            with self.subTest(nodes=nodes):
-                hosted = (f"{BIN}/mgrun", "--nodes", str(nodes), "--binary", "--")
+        for options in (("--nodes", "1"), ("--nodes", "2"), ("--hosts", "localhost:2")):
+            with self.subTest(options=options):
+                command = (f"{BIN}/mgrun", *options, "--binary", "--", f"{PROGRAMS}/children", "1000")
                 with subprocess.Popen(
-                    (*hosted, f"{PROGRAMS}/children", "1000"), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+                    command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
                 ) as process:
                     output, message = process.communicate(timeout=PATIENCE_S)
-                    self.assertEqual((process.returncode, output, message),
-                        (0, b"1000 exist\n1000 right, sum 499500, no more 1, own 1\n", b""))  # fmt: skip
-                self.assertEqual(processes_of(os.getpid(), "mghost-node" if nodes > 1 else "mghost"), [])
-            self.assertLessEqual(left(), before)
+                expected = b"1000 exist\n1000 right, sum 499500, no more 1, own 1\n"
+                self.assertEqual((process.returncode, output, message), (0, expected, b""))
+                self.assertEqual(left(process.pid), [])
+
+    def test_threads_come_home_to_what_processes_share(self):
+        # Nodes of several hosts, which here are one, have no files of each other's.
+        for hosts in ("localhost:2", "localhost:3"):
+            hosted = (f"{BIN}/mgrun", "--hosts", hosts, "--binary", "--")
+            for command in (
+                (f"{PROGRAMS}/comes_home", "3"),
+                (f"{PROGRAMS}/segments", "0"),
+                (f"{PROGRAMS}/segments", "4"),
+                (f"{PROGRAMS}/shared_locks",),
+                (f"{PROGRAMS}/kernel",),
+            ):
+                with self.subTest(hosts=hosts, command=command):
+                    self.assertEqual(run((*hosted, *command)), run(command))
 
     def test_python_with_many_processes(self):
         program = """
@@ -308,8 +329,10 @@ if __name__ == '__main__':
         self.addCleanup(shutil.rmtree, os.path.dirname(script), ignore_errors=True)
         with open(script, "w", encoding="ascii") as file:
             file.write(program)
-        for nodes in (1, 2):
-            self.same(nodes, shutil.which("python3"), script)
+        command = (shutil.which("python3"), script)
+        for options in (("--nodes", "1"), ("--nodes", "2"), ("--hosts", "localhost:2")):
+            with self.subTest(options=options):
+                self.assertEqual(run((f"{BIN}/mgrun", *options, "--binary", "--", *command)), run(command))
 
     def test_what_the_system_keeps_for_a_process(self):
         for nodes in (1, 2, 4):

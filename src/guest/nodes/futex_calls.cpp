@@ -1,7 +1,7 @@
 // Carries out the futex calls of a guest on several nodes. Most are served by the engine of src/sync/futex, by address.
 // Words in shared mappings of files are the kernel's, for calls that do not say that they are private: the nodes map
 // the same file on the same machine, and so may a process that knows nothing of nodes, such as a child of the guest's,
-// with a lock in that memory.
+// with a lock in that memory. On several hosts only the home has such words: a thread that is away comes home to them.
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -106,6 +106,15 @@ long Nodes::system_owned_futex(const Call& call, bool has_timeout, const timespe
 }
 
 long Nodes::futex(Call& call) {
+  call.thread.needs_home = false;
+  const long result = futex_here(call);
+  // A word that only the home has is looked at there.
+  if (call.thread.needs_home && result == -EFAULT) return kRestart;
+  call.thread.needs_home = false;
+  return result;
+}
+
+long Nodes::futex_here(Call& call) {
   this_profile().count(Counter::kFutexCalls);
   const CategoryScope waiting(this_profile(), Category::kLock);
   virtual_time::synchronise();

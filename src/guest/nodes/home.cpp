@@ -27,6 +27,7 @@ class Shadow {
       : home_(home), node_(node), slot_(slot), block_(block), mask_(mask) {}
 
   static void* main(void* self);
+  static void go_on_at_home(Shadow& shadow);
   // The message handlers call these two.
   void request_came() {
     if (virtual_time::on()) asked_at_.store(virtual_time::stamp(), std::memory_order_relaxed);
@@ -54,6 +55,8 @@ class Shadow {
   long set_mask(uint64_t mask, bool must_take, uint32_t answered);
   void apply_mask();
   void act_by_default(int signal, bool is_forced);
+  long copy(const Request& request, std::span<const std::byte> data, std::vector<std::byte>& answer);
+  long take_over(std::span<const std::byte> data);
   [[nodiscard]] bool has_sent_signal() const { return sent_ != answered_; }
   void reply(long result, std::span<const std::byte> answer);
   [[nodiscard]] Asker asker() const { return {.node = node_, .slot = slot_}; }
@@ -82,6 +85,7 @@ class Shadow {
   long start_result_ = 0;
   std::atomic<uint32_t> has_started_{0};
   EventCount changed_;
+  bool takes_over_ = false;
   // A context that came with a request is put here, for the child of a fork or a new thread.
   alignas(64) std::byte context_[kFrameSize];
 };
@@ -104,6 +108,7 @@ bool is_needed_for_signals(const Request& request) {
     case RequestKind::kArea:
     case RequestKind::kMask:
     case RequestKind::kDefault:
+    case RequestKind::kCopy:
     case RequestKind::kEnd:
       return true;
     default:
@@ -129,11 +134,28 @@ void* Shadow::main(void* self) {
     goes_on = shadow.serve();
   }
   shadow.home_.profiles_.end();
+  if (shadow.takes_over_) {
+    go_on_at_home(shadow);
+    return nullptr;
+  }
   retire_thread();
   destroy_block(&shadow.block_);
   shadow.may_end_.acquire();
   shadow.home_.shadow_ended(shadow);
   return nullptr;
+}
+
+// The thread that was a shadow is the guest's from here on, and ends as any of this node's.
+void Shadow::go_on_at_home(Shadow& shadow) {
+  ThreadBlock& block = shadow.block_;
+  ucontext_t& context = copy_context(*reinterpret_cast<const ucontext_t*>(shadow.context_), block);
+  shadow.may_end_.acquire();
+  shadow.home_.thread_came_home(shadow);
+  guest::host().cluster->thread_begins(block, {});
+  enter_guest(block, context);
+  guest::host().cluster->thread_has_ended(block);
+  retire_thread();
+  destroy_block(&block);
 }
 
 // Handles the node's messages while it waits, so that the request needs no other thread.
@@ -146,7 +168,7 @@ void Shadow::poll_for_request() {
   {
     PollingScope polling(home_.fabric_);
     const uint64_t start = ticks();
-    while (requests_.load(std::memory_order_acquire) == served_ && block_.pending_signal == 0 &&
+    while (requests_.load(std::memory_order_acquire) == served_ && (block_.pending_signal == 0 || takes_over_) &&
            ticks() - start < limit && home_.has_core_for_pollers())
       if (home_.fabric_.poll() == 0) cpu_relax();
   }
@@ -156,8 +178,8 @@ void Shadow::poll_for_request() {
 void Shadow::wait_for_request() {
   if (calls_often_) poll_for_request();
   while (requests_.load(std::memory_order_acquire) == served_) {
-    if (has_sent_signal()) {
-      // The next signal has to wait for the thread's answer.
+    if (has_sent_signal() || takes_over_) {
+      // The next signal has to wait for the thread's answer, or for this thread to take its place.
       syscall(SYS_futex, &requests_, FUTEX_WAIT_PRIVATE, served_, nullptr, nullptr, 0);
       continue;
     }
@@ -223,7 +245,7 @@ void Shadow::reply(long result, std::span<const std::byte> answer) {
   header.word[1] = offered_;
   header.extra = static_cast<uint32_t>(answer.size());
   if (!answer.empty()) std::memcpy(memory() + slots::kReplyData, answer.data(), answer.size());
-  if (block_.pending_signal != 0 && !has_sent_signal()) {
+  if (block_.pending_signal != 0 && !has_sent_signal() && !takes_over_) {
     const siginfo_t info = take_signal();
     if (info.si_signo != 0) {
       std::memcpy(memory() + slots::kReplySignal, &info, sizeof info);
@@ -265,10 +287,49 @@ long Shadow::carry_out(const Request& request, std::span<const std::byte> data, 
     case RequestKind::kDefault:
       act_by_default(static_cast<int>(request.number), request.arguments[0] != 0);
       return 0;
+    case RequestKind::kCopy:
+      return copy(request, data, answer);
+    case RequestKind::kTakeOver:
+      return take_over(data);
     case RequestKind::kEnd:
       break;
   }
   panic("a request of a thread that is away, which nobody makes", static_cast<uint64_t>(request.kind));
+}
+
+long Shadow::copy(const Request& request, std::span<const std::byte> data, std::vector<std::byte>& answer) {
+  const uint64_t address = request.arguments[0];
+  const uint64_t bytes = request.arguments[1];
+  if (bytes > slots::kMaxData) panic("a copy of a thread that is away is too large, bytes", bytes);
+  if (request.arguments[2] != 0) return write_guest(address, data.data(), data.size()) ? 0 : -EFAULT;
+  answer.resize(bytes);
+  if (read_guest(address, answer.data(), bytes)) return 0;
+  answer.clear();
+  return -EFAULT;
+}
+
+long Shadow::take_over(std::span<const std::byte> data) {
+  ThreadToTakeOver thread;
+  if (data.size() <= sizeof thread) panic("a thread to take over without its context");
+  std::memcpy(&thread, data.data(), sizeof thread);
+  ucontext_t& context = restore_context(data.subspan(sizeof thread), context_);
+  block_.guest_fs = thread.thread_pointer;
+  block_.clear_tid = thread.clear_tid;
+  block_.robust_list = thread.robust_list;
+  // The kernel needs the list, too, for a process that is killed.
+  syscall(SYS_set_robust_list, thread.robust_list, 3 * sizeof(uint64_t));
+  block_.alternate_stack = thread.alternate_stack;
+  block_.processor = thread.processor;
+  block_.node = kHome.value;
+  for (const siginfo_t& held : thread.held)
+    if (held.si_signo != 0) hold(held, block_);
+  if (thread.gs_is_guests) {
+    block_.gs_is_guests = true;
+    asm volatile("wrgsbase %0" : : "r"(thread.gs));
+  }
+  guest::set_mask(context, block_, thread.mask);
+  takes_over_ = true;
+  return 0;
 }
 
 long Shadow::carry_out_package(std::span<const std::byte> data, std::vector<std::byte>& answer) {
@@ -479,18 +540,26 @@ long Home::start_thread(const ThreadStart& start, const ThreadBlock& parent, uin
   return tid;
 }
 
-void Home::shadow_ended(Shadow& shadow) {
+void Home::release(Shadow& shadow) {
   // The next thread of this slot has no use for the memory of this one's large requests.
   madvise(shadow.memory(), slots::kSize, MADV_REMOVE);
+  const LockGuard hold(lock_);
+  shadows_[shadow.slot_].store(nullptr, std::memory_order_release);
+  free_slots_.push_back(shadow.slot_);
+  delete &shadow;
+}
+
+void Home::shadow_ended(Shadow& shadow) {
   guest::host().masks.forget(shadow.tid_);
   const unsigned node = shadow.node_.value;
-  {
-    const LockGuard hold(lock_);
-    shadows_[shadow.slot_].store(nullptr, std::memory_order_release);
-    free_slots_.push_back(shadow.slot_);
-    delete &shadow;
-  }
+  release(shadow);
   thread_ended(node);
+}
+
+void Home::thread_came_home(Shadow& shadow) {
+  threads_on_[shadow.node_.value].fetch_sub(1);
+  threads_on_[0].fetch_add(1);
+  release(shadow);
 }
 
 // A process without threads ends, with the status of its first thread.

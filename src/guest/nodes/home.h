@@ -8,6 +8,8 @@
 //       again after the signal: the reply is kRestart. The thread tells how many signals it has acted on with its next
 //       mask (kMask), before the guest goes on, be it in a handler or not. A mask alone ends nothing: the thread may
 //       have sent it before it knew of the signal.
+//  (S3) A shadow takes its thread's place (kTakeOver) only when sent_ == answered_, and goes on in the guest only when
+//       the thread's node has let the slot go (kEnd). The thread has its number, its mask and its signals still.
 #pragma once
 
 #include <array>
@@ -84,6 +86,10 @@ class Home {
   [[nodiscard]] NodeId choose_node() MG_REQUIRES(lock_);
   std::optional<uint16_t> take_slot() MG_REQUIRES(lock_);
   void shadow_ended(Shadow& shadow);
+  // Gives the slot of a thread back.
+  void release(Shadow& shadow);
+  // The thread of this shadow runs at home from now on.
+  void thread_came_home(Shadow& shadow);
   void thread_ended(unsigned node);
   Shadow* shadow_of(const Message& message);
 

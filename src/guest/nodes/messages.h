@@ -11,6 +11,7 @@
 
 #include "fabric/fabric.h"
 #include "guest/areas.h"
+#include "guest/thread_block.h"
 
 namespace multigrain::message_range {
 inline constexpr MessageType kGuest = 0x90;
@@ -72,6 +73,12 @@ enum class RequestKind : uint32_t {
   kArea,
   // Does what the kernel does with a signal by default. number: signal; arguments: whether it is forced.
   kDefault,
+  // Copies from memory of the guest, or to it. arguments: address, bytes, and whether the bytes behind the request
+  // are written there; else the bytes that are there come back.
+  kCopy,
+  // Has the shadow take the thread's place (home.h). Behind the request are ThreadToTakeOver and its context. If the
+  // result is 0, the thread only ends here (kEnd).
+  kTakeOver,
   // Says that the thread has ended. There is no reply.
   kEnd
 };
@@ -93,6 +100,19 @@ struct ThreadToStart {
   uint64_t clear_tid = 0;
   uint64_t mask = 0;
   int32_t tid = 0;
+};
+
+// Describes a thread that comes home. Its context follows.
+struct ThreadToTakeOver {
+  uint64_t thread_pointer = 0;
+  uint64_t gs = 0;  // the guest's, if it has set it
+  uint64_t clear_tid = 0;
+  uint64_t robust_list = 0;
+  uint64_t mask = 0;
+  stack_t alternate_stack{};
+  siginfo_t held[ThreadBlock::kHeld] = {};
+  int32_t processor = -1;
+  bool gs_is_guests = false;
 };
 
 struct AreaAnswer {

@@ -269,8 +269,66 @@ bool Nodes::find_area(uint64_t address, const ucontext_t& context, ThreadBlock& 
   while (true) {
     const AreaAnswer answer = ask_area(address, thread);
     if (!answer.is_mapped || (answer.area.rights & needed) == 0) return false;
+    // The files are the home's.
+    if (!shares_machine_ && answer.area.file != 0) {
+      thread.needs_home = true;
+      return false;
+    }
     if (areas_.take(answer, is_refused)) return true;
   }
+}
+
+namespace {
+
+// The thread of the guest that the calling thread is, on another node than the home.
+thread_local ThreadBlock* t_thread_away = nullptr;
+
+}  // namespace
+
+void Nodes::come_home(const ucontext_t& context, ThreadBlock& thread) {
+  thread.needs_home = false;
+  ThreadToTakeOver coming{.thread_pointer = thread.guest_fs,
+                          .gs = 0,
+                          .clear_tid = thread.clear_tid,
+                          .robust_list = thread.robust_list,
+                          .mask = mask_of(context, thread),
+                          .alternate_stack = thread.alternate_stack,
+                          .held = {},
+                          .processor = thread.processor,
+                          .gs_is_guests = thread.gs_is_guests};
+  std::ranges::copy(thread.held, coming.held);
+  if (thread.gs_is_guests) asm volatile("rdgsbase %0" : "=r"(coming.gs));
+  const std::vector<std::byte> saved = save_context(context);
+  std::vector<std::byte> data(sizeof coming + saved.size());
+  std::memcpy(data.data(), &coming, sizeof coming);
+  std::memcpy(data.data() + sizeof coming, saved.data(), saved.size());
+  if (requests_.ask(thread, {.kind = RequestKind::kTakeOver}, data) != 0) return;
+  block_signals();
+  leave_guest(thread);
+}
+
+bool Nodes::copy_at_home(uint64_t address, void* bytes, size_t size, bool is_write) {
+  ThreadBlock* const thread = t_thread_away;
+  if (is_home() || thread == nullptr) return false;
+  thread->needs_home = false;
+  auto* const memory = static_cast<std::byte*>(bytes);
+  for (size_t done = 0; done < size;) {
+    const size_t count = std::min<size_t>(size - done, slots::kMaxData);
+    Request request{.kind = RequestKind::kCopy};
+    request.arguments[0] = address + done;
+    request.arguments[1] = count;
+    request.arguments[2] = is_write ? 1 : 0;
+    std::vector<std::byte> found;
+    const std::span<const std::byte> written =
+        is_write ? std::span<const std::byte>(memory + done, count) : std::span<const std::byte>{};
+    if (requests_.ask(*thread, request, written, &found) != 0) return false;
+    if (!is_write) {
+      if (found.size() != count) panic("a copy of the guest's memory of the wrong size, bytes", found.size());
+      std::memcpy(memory + done, found.data(), count);
+    }
+    done += count;
+  }
+  return true;
 }
 
 AreaAnswer Nodes::answer_area(uint64_t address) {
@@ -282,7 +340,7 @@ AreaAnswer Nodes::answer_area(uint64_t address) {
     answer.is_mapped = true;
     answer.home = getpid();
     answer.area = *area;
-    given_.map({.range = area->range});
+    if (shares_machine_ || area->file == 0) given_.map({.range = area->range});
   }
   space.unlock();
   return answer;
@@ -411,8 +469,10 @@ void tell_started(Fabric& fabric, uint16_t slot, long result) {
 void* arrived_main(void* argument) {
   const std::unique_ptr<Arrived> arrived(static_cast<Arrived*>(argument));
   arrived->requests->begin(arrived->away);
+  t_thread_away = &arrived->block;
   run_thread(arrived->block, *arrived->context, arrived->start,
              [&arrived](long result) { tell_started(*arrived->fabric, arrived->away.slot(), result); });
+  t_thread_away = nullptr;
   return nullptr;
 }
 

@@ -43,6 +43,8 @@ class Nodes final : public Cluster, private HomeHost, private AreaCaches, privat
     return node_.config().node.value * node_.config().processors_per_node;
   }
   bool on_fault(int signal, const siginfo_t& info, const ucontext_t& context, ThreadBlock& thread) override;
+  void come_home(const ucontext_t& context, ThreadBlock& thread) override;
+  bool copy_at_home(uint64_t address, void* bytes, size_t size, bool is_write) override;
   void expect_copy(uint64_t address, uint64_t bytes, bool is_write) override;
   void explain_fault(siginfo_t& info, ThreadBlock& thread) override;
   long futex(Call& call) override;
@@ -87,6 +89,8 @@ class Nodes final : public Cluster, private HomeHost, private AreaCaches, privat
   AreaAnswer ask_area(uint64_t address, ThreadBlock& thread);
   bool has_right(uint64_t address, const ucontext_t& context);
   bool find_area(uint64_t address, const ucontext_t& context, ThreadBlock& thread);
+  // Carries out a futex call whose words this node can have.
+  long futex_here(Call& call);
   long system_futex(const Call& call, bool has_timeout, const timespec& timeout);
   long system_owned_futex(const Call& call, bool has_timeout, const timespec& timeout);
   // These carry out FUTEX_LOCK_PI and the like. `timeout` is a deadline, or null.

@@ -1,16 +1,16 @@
 #include "guest/nodes/shared_mappings.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cerrno>
-#include <string_view>
 
 #include "base/own_descriptors.h"
 #include "guest/entry.h"
@@ -32,18 +32,12 @@ uint64_t bytes_of(Range range) {
   return range.end - range.begin;
 }
 
-// Returns whether stores to a shared mapping may have to reach the file, now or after mprotect().
-bool can_be_written(int fd) {
-  return (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDWR;
-}
-
-void say_that_shared_files_are_refused() {
-  static std::atomic<bool> is_said;
-  if (is_said.exchange(true)) return;
-  constexpr std::string_view kLine =
-      "multigrain: the program maps a file shared and writable (mmap), which is not supported on several hosts; it fails "
-      "with ENODEV\n";
-  if (write(STDERR_FILENO, kLine.data(), kLine.size()) < 0) return;
+// Returns whether processes may talk to each other by a shared mapping of the file: by stores through this descriptor,
+// now or after mprotect(), or by another one's, since the file is memory.
+bool is_for_others(int fd) {
+  if ((fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDWR) return true;
+  struct statfs system{};
+  return fstatfs(fd, &system) != 0 || system.f_type == TMPFS_MAGIC || system.f_type == HUGETLBFS_MAGIC;
 }
 
 }  // namespace
@@ -135,13 +129,11 @@ long SharedMappings::map(Area& area, int flags, int fd, uint64_t offset, const s
   } else if ((flags & MAP_HUGETLB) != 0) {
     return -ENOMEM;
   }
-  if (files_ == Files::kAtHome && area.is_shared && !is_anonymous && can_be_written(fd)) {
-    say_that_shared_files_are_refused();
-    return -ENODEV;
-  }
   vacate(before);
-  const bool is_of_file = area.is_shared || (!is_anonymous && (area.rights & PROT_WRITE) == 0);
-  if (is_of_file && files_ == Files::kOfEveryNode) return map_file(area, flags, fd, offset);
+  const bool is_of_file = files_ == Files::kOfEveryNode
+                              ? area.is_shared || (!is_anonymous && (area.rights & PROT_WRITE) == 0)
+                              : area.is_shared && (is_anonymous || is_for_others(fd));
+  if (is_of_file) return map_file(area, flags, fd, offset);
   if (!is_anonymous) {
     mprotect(pointer(area.range.begin), bytes_of(area.range), kAll);
     if (const long result = fill(area.range, fd, offset); result != 0) return result;
@@ -312,7 +304,6 @@ void restore_pages(const Region& region, int saved, const std::vector<Area>& are
 }
 
 long SharedMappings::attach(Area& area, int segment, int flags, const std::vector<Area>& before) {
-  if (files_ == Files::kAtHome) return -ENOSYS;
   // A segment that the kernel would refuse is refused before anything is taken away.
   void* const trial = shmat(segment, nullptr, flags & (SHM_RDONLY | SHM_EXEC));
   if (trial == reinterpret_cast<void*>(-1)) return -errno;

@@ -4,12 +4,14 @@
 // Anonymous memory, and private mappings that can be written, are pages of the shared region at their own addresses
 // (the content of a file is copied into them). Private mappings that cannot be written, and shared mappings, are the
 // file's own pages on every node: nodes of one machine see the same ones. If the nodes are of several machines, the
-// home alone has the file: there all mappings are pages, a shared mapping of a file that can be written is refused, and
-// memory that the program shares with children that it forks is shared by its threads alone.
+// home alone has the file. There a mapping by which processes can talk to each other is the home's alone, and a thread
+// that uses it comes home (Cluster::come_home()): shared memory without a name, shared mappings of files that can be
+// written or are memory, and System V segments. All other mappings are pages.
 //
 //  (M1) A page of the region that is in no area, or in an area of a file, reads as zeros to the next area that has it.
 //  (M2) What another node has mapped of an address is what the account of areas says, or nothing: before the account
 //       takes a right or replaces an area, every node has invalidated it.
+//  (M3) Memory that another process can see is the kernel's on every node that has it mapped, never pages.
 #pragma once
 
 #include <map>
@@ -38,7 +40,7 @@ class AreaCaches {
 // Says which nodes can map the guest's files.
 enum class Files : uint8_t {
   kOfEveryNode,  // nodes of one machine map the same files
-  kAtHome        // only the home has the files; mappings become pages
+  kAtHome        // only the home has the files; mappings become pages, or are the home's alone
 };
 
 class SharedMappings final : public Mappings {
@@ -61,7 +63,6 @@ class SharedMappings final : public Mappings {
   long remap(Range old, uint64_t old_length, uint64_t new_length, int flags, uint64_t to,
              const std::vector<Area>& before, const std::vector<Area>& replaced) override;
   long discard(Range range, const std::vector<Area>& before) override;
-  // Returns -ENOSYS if the nodes are of several machines.
   long attach(Area& area, int segment, int flags, const std::vector<Area>& before) override;
   long detach(uint64_t address, const std::vector<Area>& before) override;
   long map_for_host(Range range) override;
