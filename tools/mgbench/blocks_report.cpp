@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,16 +26,18 @@ int measure_blocks(const PrimitivesOptions& options) {
     if (!options.clock_scale.empty()) command.emplace_back("virtual");
     return run_and_collect(command);
   };
-  Summaries all = blocks("fetch", options.effort.rounds);
-  all.merge(blocks("locks", options.effort.rounds));
   // There are no targets for the emulated machine, and it would take long to read 16 MiB.
   const bool has_targets = options.clock_scale.empty();
+  std::optional<ShownRuns> shown(std::in_place, has_targets ? 3 : 2);
+  Summaries all = blocks("fetch", options.effort.rounds);
+  all.merge(blocks("locks", options.effort.rounds));
   double ratio = 0;
   if (has_targets) {
     // Reading 16 MiB contains many measurements, so fewer rounds are enough.
     all.merge(blocks("stream", std::max(1u, options.effort.rounds / 4)));
     ratio = all.at("16 MiB read, blocks of 64").p50 / all.at("16 MiB read, blocks of 2048").p50;
   }
+  shown.reset();
   const double fetch = all.at("64 bytes, two hops, the home polls").p50;
   const double fence = all.at("fence, nothing outstanding").p50;
   if (options.json) {

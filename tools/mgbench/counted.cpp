@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "emulation/machines.h"
 
@@ -109,6 +110,7 @@ int measure_counted(const std::string& machine_text, bool json) {
   const std::string genima = is("genima-myrinet") || is("genima-origin") ? machine_text : "";
 
   const bool is_translated = machine->instructions.translation.has_value();
+  std::optional<ShownRuns> shown(std::in_place, 5 + (machine->caches ? 1 : 0));
   const Summaries pages = is_translated ? run_translated(*machine) : run(*machine, "mgs", "4", "pages");
   const Summaries locks = run(*machine, "hlrc", "2", "locks");
   const RemoteOperations operations = measure_remote_operations(*machine);
@@ -116,6 +118,7 @@ int measure_counted(const std::string& machine_text, bool json) {
   const Summaries shasta = run_lines(*machine, "shasta", "3", "lines");
   const Summaries shasta_locks = run_lines(*machine, "shasta", "2", "locks");
   const Summaries misses = machine->caches ? run_caches(*machine) : Summaries{};
+  shown.reset();
   std::vector<CountedTable> tables;
   if (machine->caches) tables.push_back(hardware_table(*machine, is_alewife, misses));
   tables.push_back(mgs_table(*machine, is_translated, is_alewife, pages));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "base/network_model.h"
@@ -18,6 +19,7 @@ constexpr double kHandlingTargetNs = 500, kFalseSharingTarget = 5;
 }  // namespace
 
 int measure_lines(const PrimitivesOptions& options) {
+  std::optional<ShownRuns> shown(std::in_place, 4);
   const auto lines = [&](const char* what, const char* nodes, const char* protocol) {
     return run_and_collect({path_of_mgrun(), "--nodes", nodes, "--protocol", protocol, "--net", options.net, "--access",
                             options.access, "--page-size", options.page_size, "--prefetch", "0",
@@ -30,6 +32,7 @@ int measure_lines(const PrimitivesOptions& options) {
   const double dszoom = lines("false-sharing", "4", "dszoom").at(kSharing).p50;
   const double mgs = lines("false-sharing", "4", "mgs").at(kSharing).p50;
   const double hlrc = lines("false-sharing", "4", "hlrc").at(kSharing).p50;
+  shown.reset();
   const double faster = std::min(mgs, hlrc) / dszoom;
   // The handling is what the miss takes beyond the floor and beyond the time that the emulated network adds
   // to the round trip.

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <csignal>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -17,6 +19,8 @@
 
 namespace multigrain::bench {
 namespace {
+
+constexpr int kInterrupted = 128 + SIGINT;
 
 // A row of the table is a primitive and its floor, the sum of costs that the primitive cannot be cheaper than.
 struct Row {
@@ -190,15 +194,22 @@ int measure(const PrimitivesOptions& options) {
   }
   if (options.protocol == "shasta") return measure_blocks(options);
   if (options.protocol == "dszoom") return measure_lines(options);
+  std::vector<Role> chosen;
+  for (const Role& role : roles())
+    if (std::string_view(role.name).find(options.only) != std::string_view::npos &&
+        (role.hlrc == nullptr || options.protocol == "hlrc") &&
+        (role.policy == nullptr || options.protocol == "placement"))
+      chosen.push_back(role);
+  std::optional<ShownRuns> shown;
+  if (options.fabric != "ucx") shown.emplace(1 + chosen.size());
   const std::string pages = std::to_string(options.effort.pages), rounds = std::to_string(options.effort.rounds);
   const Summaries floors = run_and_collect({path_of_mgbench(), "floors", "--access", options.access, "--page-size",
                                             options.page_size, "--pages", pages, "--rounds", rounds});
   if (options.fabric == "ucx") return compare_with_ucx(options, floors);
+  const KeptOnInterrupt kept;
   Summaries measured;
-  for (const Role& role : roles()) {
-    if (std::string_view(role.name).find(options.only) == std::string_view::npos) continue;
-    if (role.hlrc != nullptr && options.protocol != "hlrc") continue;
-    if (role.policy != nullptr && options.protocol != "placement") continue;
+  for (const Role& role : chosen) {
+    if (KeptOnInterrupt::came()) break;
     // A row is the cost of one page by itself: pages that are fetched ahead, opened with their neighbours or kept up to date
     // where they are in use would not fault, and nor would pages that a policy of placement has put into global memory. The
     // barrier's rows are for all of the pages that a barrier finds.
@@ -230,11 +241,15 @@ int measure(const PrimitivesOptions& options) {
     const Summaries some = run_and_collect(command, {{"MULTIGRAIN_SPIN", role.spin_us}});
     measured.insert(some.begin(), some.end());
   }
+  shown.reset();
+  if (KeptOnInterrupt::came() && measured.empty()) return kInterrupted;
   if (options.json)
     print_json(floors, measured, options);
   else
     print_text(floors, measured, options);
-  return 0;
+  if (!KeptOnInterrupt::came()) return 0;
+  fmt::print(stderr, "mgbench: interrupted: these are the rows that had been measured\n");
+  return kInterrupted;
 }
 
 }  // namespace

@@ -5,12 +5,40 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <sstream>
 
 #include "base/child_process.h"
 #include "base/installation.h"
+#include "progress.h"
 
 namespace multigrain::bench {
+namespace {
+
+std::optional<Steps> g_shown;
+volatile sig_atomic_t g_interrupted = 0;
+
+}  // namespace
+
+ShownRuns::ShownRuns(size_t total) {
+  g_shown.emplace("mgbench", total);
+}
+ShownRuns::~ShownRuns() {
+  g_shown.reset();
+}
+
+KeptOnInterrupt::KeptOnInterrupt() {
+  g_interrupted = 0;
+  struct sigaction action{};
+  action.sa_handler = [](int) { g_interrupted = 1; };
+  sigaction(SIGINT, &action, &before_);
+}
+KeptOnInterrupt::~KeptOnInterrupt() {
+  sigaction(SIGINT, &before_, nullptr);
+}
+bool KeptOnInterrupt::came() {
+  return g_interrupted != 0;
+}
 
 Summaries run_and_collect(const std::vector<std::string>& command, const Environment& environment) {
   ChildStart start;
@@ -19,7 +47,9 @@ Summaries run_and_collect(const std::vector<std::string>& command, const Environ
     if (value != nullptr) start.environment.push_back(fmt::format("{}={}", name, value));
   // When mgbench ends for any reason, the run must end, too.
   start.parent_death_signal = SIGTERM;
+  if (g_shown) g_shown->begin(std::filesystem::path(command.front()).filename() == "mgrun" ? "a run" : "floors");
   const auto output = run_and_read(start);
+  if (KeptOnInterrupt::came()) return {};
   if (!output) {
     fmt::print(stderr, "mgbench: {}\n", output.error().message);
     std::exit(1);

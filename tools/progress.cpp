@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 
-namespace multigrain::trace::tool {
+namespace multigrain {
 namespace {
 
 constexpr Nanoseconds kInterval = 100'000'000;
@@ -63,4 +63,30 @@ void Progress::draw(uint64_t done, Nanoseconds now) {
   std::fflush(stderr);
 }
 
-}  // namespace multigrain::trace::tool
+Steps::Steps(std::string label, size_t total)
+    : label_(std::move(label)), total_(total), terminal_(isatty(STDERR_FILENO) == 1), start_(monotonic_ns()) {}
+
+Steps::~Steps() {
+  if (terminal_ && begun_ != 0) fmt::print(stderr, "\r\033[K");
+}
+
+void Steps::begin(const std::string& name) {
+  ++begun_;
+  if (!terminal_) return;
+  fmt::print(stderr, "\r{}\033[K", text(name, static_cast<double>(monotonic_ns() - start_) * 1e-9));
+  std::fflush(stderr);
+}
+
+std::string Steps::text(const std::string& name, double seconds) const {
+  const size_t done = begun_ == 0 ? 0 : begun_ - 1;
+  const size_t total = std::max(total_, begun_);
+  const size_t filled = done * kWidth / std::max<size_t>(total, 1);
+  std::string text = fmt::format("{} [{}{}] {} of {}: {}", label_, std::string(filled, '#'),
+                                 std::string(kWidth - filled, ' '), begun_, total, name);
+  if (done != 0)
+    text +=
+        fmt::format(", {} left", short_time(seconds / static_cast<double>(done) * static_cast<double>(total - done)));
+  return text;
+}
+
+}  // namespace multigrain
