@@ -263,8 +263,8 @@ Status validate_translation(const Config& config) {
   return {};
 }
 
-// Other nodes refer to a page in global memory by mapping it, or by one remote operation after the other. Virtual time prices
-// neither: that would be another machine than the one that was asked for.
+// A page in global memory is the home's, which other nodes map. An emulated network would not slow these references, and virtual
+// time would not price them: that would be another machine than the one that was asked for.
 Status validate_placement(const Config& config) {
   const bool is_placed = config.traits().kind == ProtocolKind::kPlacement;
   if (config.policy_given && !is_placed)
@@ -272,10 +272,13 @@ Status validate_placement(const Config& config) {
         "a policy places the pages of the protocol placement, and the protocol of this run is {} (--policy or "
         "MULTIGRAIN_POLICY; --protocol placement)",
         config.traits().name);
-  if (!is_placed || config.clock == ClockKind::kWall) return {};
+  if (!is_placed || config.shares_memory()) return {};
   return fail(
-      "under the protocol placement nodes refer to single words in another node's memory, which virtual time does not price: "
-      "leave out --clock (--protocol or MULTIGRAIN_PROTOCOL)");
+      "under the protocol placement nodes use pages in another node's memory by mapping it, which they can only on one "
+      "machine without an emulated network and by the wall clock: leave out {} (--protocol or MULTIGRAIN_PROTOCOL)",
+      config.fabric != FabricKind::kShm  ? "hosts and --fabric ucx"
+      : config.clock != ClockKind::kWall ? "--clock"
+                                         : "--net");
 }
 
 }  // namespace

@@ -18,11 +18,12 @@ class ByGrain final : public Protocol {
 
   bool on_fault(PageId page, bool is_write) override {
     if (lines_.keeps_page(page)) return lines_.on_fault(page, is_write);
-    return by_pages([&] { return pages_.on_fault(page, is_write); });
-  }
-  bool on_trap(const Fault& fault, void* context) override {
-    if (lines_.keeps_page(fault.page)) return lines_.on_fault(fault.page, fault.is_write);
-    return by_pages([&] { return pages_.on_trap(fault, context); });
+    // Loops and batches use memory of both kinds. Messages about lines may have to wait until this thread's hazards are
+    // cleared (docs/internals/shasta.md, "Messages that wait for hazards"), so this thread handles no message
+    // meanwhile. The service thread does, and brings the page's answer: no line protocol's handler waits for hazards.
+    std::optional<NoHandlersScope> elsewhere;
+    if (has_published_hazard()) elsewhere.emplace();
+    return pages_.on_fault(page, is_write);
   }
   void release() override {
     if (!lines_.is_clean()) lines_.release();
@@ -59,16 +60,6 @@ class ByGrain final : public Protocol {
   }
 
  private:
-  // Loops and batches use memory of both kinds. Messages about lines may have to wait until this thread's hazards are
-  // cleared (docs/internals/shasta.md, "Messages that wait for hazards"), so this thread handles no message
-  // meanwhile. The service thread does, and brings the page's answer: no line protocol's handler waits for hazards.
-  template <typename Fault>
-  static bool by_pages(Fault&& fault) {
-    std::optional<NoHandlersScope> elsewhere;
-    if (has_published_hazard()) elsewhere.emplace();
-    return fault();
-  }
-
   Protocol& pages_;
   LineMemory& lines_;
 };

@@ -36,7 +36,7 @@ Result<std::unique_ptr<Protocol>> create_page_protocol(const ProtocolTraits& pro
     case ProtocolKind::kSc:
       return sc::Driver::create(services, options.prefetch);
     case ProtocolKind::kPlacement:
-      return placement::Driver::create(services, options.policy, options.observer, options.references);
+      return placement::Driver::create(services, options.policy, options.observer);
     case ProtocolKind::kDszoom:
     case ProtocolKind::kShasta:
       break;

@@ -9,7 +9,6 @@
 #include "coherence/mgs/mappings.h"
 #include "coherence/placement/observer.h"
 #include "coherence/protocol.h"
-#include "references/execute.h"
 
 namespace multigrain {
 
@@ -19,9 +18,8 @@ struct ProtocolOptions {
   mgs::Mappings* mgs_mappings = nullptr;  // of nodes whose programs translate their accesses
   unsigned mgs_domains = 1;
   HlrcOptions hlrc;
-  std::string policy;                        // of placement
-  references::Execute references = nullptr;  // of placement; nullptr: other nodes' memory is mapped
-  placement::Observer* observer = nullptr;   // of placement; it outlives the protocol
+  std::string policy;                       // of placement
+  placement::Observer* observer = nullptr;  // of placement; it outlives the protocol
 };
 
 // Makes a page protocol, and registers its message handlers, if it has any. Errors: a line protocol; tables that cannot

@@ -131,13 +131,6 @@ class Protocol {
   // tried again, false if the page is not allocated. Called in the fault handler, by any number of threads at once.
   virtual bool on_fault(PageId page, bool is_write) = 0;
 
-  // The same for an access that has raised a signal, whose handler's context this is (a ucontext_t). The protocol may make the
-  // access for the thread, and leave the thread's registers behind the instruction.
-  virtual bool on_trap(const Fault& fault, void* context) {
-    static_cast<void>(context);
-    return on_fault(fault.page, fault.is_write);
-  }
-
   // Makes what this node's processors have written so far visible to every later acquire. Called from ordinary code.
   virtual void release() = 0;
 

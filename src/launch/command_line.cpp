@@ -283,10 +283,6 @@ Status check_record(const LaunchOptions& options) {
         "--record records what a policy does with pages, and the protocol of this run is {} (--protocol placement); mgtrace "
         "record records programs that run without Multigrain",
         options.config.traits().name);
-  if (!options.config.shares_memory())
-    return fail(
-        "--record knows which right a node has at each reference, and a node has none where the handler of a fault makes it, as it does "
-        "between hosts and over --fabric ucx and --net: leave these out");
   return {};
 }
 

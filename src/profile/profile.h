@@ -114,9 +114,6 @@ enum class Counter : uint8_t {
   kZeroFills,   // pages filled with zeros where they are used, since nobody had written them
   kGlobalMaps,  // pages in another node's memory that this node has mapped
   kThaws,       // pages in global memory about which the policy is asked again
-  // References to global memory at another node that a fault's handler has made, and pages that had to come instead.
-  kTrappedReferences,
-  kMovedInstead,
   // Fine grain
   kTwoHopMisses,    // lines that came from their home, or to it
   kThreeHopMisses,  // lines that came from a third node

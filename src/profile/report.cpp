@@ -70,8 +70,6 @@ constexpr CounterName kCounterNames[] = {
     {Counter::kZeroFills, "zero_fills", "filled with zeros where they are used", "placement"},
     {Counter::kGlobalMaps, "global_maps", "mapped from another node", "placement"},
     {Counter::kThaws, "thaws", "thawed", "placement"},
-    {Counter::kTrappedReferences, "trapped_references", "references to another node by trap", "placement"},
-    {Counter::kMovedInstead, "moved_instead", "moved, as no trap could make the reference", "placement"},
     {Counter::kTwoHopMisses, "two_hop_misses", "misses of two hops", "lines"},
     {Counter::kThreeHopMisses, "three_hop_misses", "misses of three hops", "lines"},
     {Counter::kStoreMisses, "store_misses", "of these, for a store", "lines"},

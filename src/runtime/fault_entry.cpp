@@ -56,7 +56,7 @@ bool serve(const Fault& fault, const void* context) {
   if (!has_published_hazard()) virtual_time::synchronise();
   if (g_entry.detector != nullptr) [[unlikely]]
     return g_entry.detector->on_access(fault, const_cast<void*>(context));
-  const bool served = g_entry.protocol->on_trap(fault, const_cast<void*>(context));
+  const bool served = g_entry.protocol->on_fault(fault.page, fault.is_write);
   virtual_time::spend_in(Category::kProtocol, &MachineCosts::translation_fill);
   return served;
 }

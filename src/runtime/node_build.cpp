@@ -24,7 +24,6 @@
 #include "instrument/runtime/installed_protocol.h"
 #include "memory/open_rights.h"
 #include "profile/virtual_time.h"
-#include "references/execute.h"
 #include "runtime/allocation.h"
 #include "runtime/compiled_races.h"
 #include "runtime/counted_program.h"
@@ -197,12 +196,6 @@ Status Node::build_protocols() {
   }
   hazard_slots_ = std::make_unique<HazardSlots>(fabric_->self(), fabric_->own_segment(SegmentId::kWords));
   if (Status built = build_translation(); !built) return built;
-  references::Execute references = nullptr;
-  if (config_.traits().kind == ProtocolKind::kPlacement && config_.nodes > 1 && !config_.shares_memory()) {
-    const auto open = load_module(references::kModuleName, references::kModuleSymbol);
-    if (!open) return fail("--protocol placement: {}", open.error().message);
-    references = reinterpret_cast<decltype(&multigrain_references_module)>(*open)();
-  }
   auto pages = create_page_protocol(config_.protocol_of(Grain::kPage), services,
                                     {.prefetch = config_.prefetch,
                                      .mgs_reads_one_sided = config_.mgs_reads_one_sided(),
@@ -210,7 +203,6 @@ Status Node::build_protocols() {
                                      .mgs_domains = translation_ != nullptr ? translation_->tables().domains() : 1,
                                      .hlrc = config_.hlrc,
                                      .policy = config_.policy,
-                                     .references = references,
                                      .observer = recorder_of_run()});
   if (!pages) return tl::unexpected(pages.error());
   page_protocol_ = std::move(*pages);

@@ -193,20 +193,20 @@ TEST(Config, ChoosesThePageProtocolByWhatARemoteAccessCosts) {
   EXPECT_EQ(config.traits().name, "shasta");
 }
 
-TEST(Config, PlacementIsNotForVirtualTime) {
+TEST(Config, PlacementNeedsTheMemoryOfAllNodesOnOneMachine) {
   Config config;
   config.protocol = "placement";
   EXPECT_TRUE(validate(config));
   config.fabric = FabricKind::kUcx;
-  EXPECT_TRUE(validate(config));
+  EXPECT_THAT(validate(config).error().message, HasSubstr("leave out hosts and --fabric ucx"));
   config.fabric = FabricKind::kShm;
-  config.network.latency_ns = 1000;
-  EXPECT_TRUE(validate(config));
-  config.network.latency_ns = 0;
   for (const ClockKind clock : {ClockKind::kVirtual, ClockKind::kCounted}) {
     config.clock = clock;
     EXPECT_THAT(validate(config).error().message, HasSubstr("leave out --clock"));
   }
+  config.clock = ClockKind::kWall;
+  config.network.latency_ns = 1000;
+  EXPECT_THAT(validate(config).error().message, HasSubstr("leave out --net"));
 }
 
 TEST(Config, OnlyPlacementHasAPolicy) {

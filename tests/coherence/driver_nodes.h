@@ -92,7 +92,7 @@ class OneSided final : public ForwardingFabric {
 };
 
 // Every node has this. A test's nodes derive from it, and have a member `driver`, declared last, that points to the
-// object whose on_trap() takes the faults.
+// object whose on_fault() takes the faults.
 struct NodeMemory {
   std::optional<Region> region;
   std::unique_ptr<AccessRights> rights;
@@ -163,7 +163,7 @@ class DriverNodes {
   static void on_signal(int signal, siginfo_t* info, void* context) {
     for (const auto& node : current_->nodes_) {
       if (const auto fault = node->rights->decode(signal, info, context)) {
-        if (node->driver->on_trap(*fault, context)) return;
+        if (node->driver->on_fault(fault->page, fault->is_write)) return;
       }
     }
     ::signal(signal, SIG_DFL);

@@ -140,7 +140,7 @@ void Machine::fault(unsigned page, bool is_write) {
                         thread.number, parts.most_faults + 1, page);
   thread.page = page;
   thread.is_write = is_write;
-  if (!raise(page, is_write)) panic("a page is not allocated:", page);
+  if (!driver(thread.node).on_fault(PageId(page), is_write)) panic("a page is not allocated:", page);
   thread.records.clear();
 }
 
@@ -161,9 +161,6 @@ void Machine::execute(const Op& op) {
       fault(op.to, true);
     else
       break;
-    if (!std::exchange(thread.is_made, false)) continue;
-    thread.faults = {};
-    return;
   }
   uint64_t& word = words(thread.node, op.page)[op.word];
   if (op.type != OpType::kStore) thread.registers[op.reg] = word;
@@ -349,7 +346,6 @@ void World::start() {
     thread->pc = 0;
     thread->registers = {};
     thread->faults = {};
-    thread->is_made = false;
     thread->records.clear();
     thread->lock = nullptr;
     if (thread->at == Thread::At::kIdle) continue;

@@ -125,7 +125,6 @@ struct ThreadState {
   bool answer = false;        // what the explorer has answered at kAnswer
   uint8_t pc = 0;
   std::array<uint64_t, kRegisters> registers{};
-  bool is_made = false;  // the handler of the fault has made the access
   // These members describe the fault that the thread is in.
   unsigned page = 0;
   bool is_write = false;
@@ -204,9 +203,6 @@ class Machine {
   [[nodiscard]] virtual bool allows(unsigned node, unsigned page, bool is_write) const {
     return nodes[node].rights.allows(page, is_write);
   }
-  // Raises the fault of an access by the thread that runs. A handler that makes the access says so in the thread's `is_made`, and leaves
-  // a record of what it has found.
-  virtual bool raise(unsigned page, bool is_write) { return driver(running->node).on_fault(PageId(page), is_write); }
   // Where threads of the node find the words of a page that they may access.
   [[nodiscard]] virtual uint64_t* words(unsigned node, unsigned page) const { return frame(node, page); }
   // Carries out an operation that is no access.

@@ -5,25 +5,14 @@ include(${CMAKE_CURRENT_LIST_DIR}/driver_mutants.cmake)
 in_file(transitions)
 
 # kNoHold, kHoldNotAwaited
-# kReferenceOvertaken
 mutate([[  if (p_.waits_for_hold())
     act(Verb::kAwaitHold);
-  else if (p_.referring == 0)
+  else
     answer_order();]] [[  if (p_.waits_for_hold() && !is(Mutant::kNoHold)) {
     if (!is(Mutant::kHoldNotAwaited)) act(Verb::kAwaitHold);
-  } else if (p_.referring == 0 || is(Mutant::kReferenceOvertaken)) {
+  } else {
     answer_order();
   }]])
-# kHoldEndsReferences
-mutate([[  if (p_.has_order && p_.referring == 0) answer_order();]] [[  if (p_.has_order && (p_.referring == 0 || is(Mutant::kHoldEndsReferences))) answer_order();]])
-# kOrderForgotten
-mutate([[  if (p_.waits_for_references() && p_.referring == 0) answer_order();]] [[  if (p_.waits_for_references() && p_.referring == 0 && !is(Mutant::kOrderForgotten)) answer_order();]])
-# kReferrersForgotten
-mutate([[  if (!p_.has_request && p_.waiting_to_read + p_.waiting_to_write != 0)]] [[  if (!is(Mutant::kReferrersForgotten) && !p_.has_request && p_.waiting_to_read + p_.waiting_to_write != 0)]])
-# kMoveAsksPolicy
-mutate([[  if (is_move)
-    decision(Location::kLocal);]] [[  if (is_move && !is(Mutant::kMoveAsksPolicy))
-    decision(Location::kLocal);]])
 # kOtherCopiesStay
 mutate([[  if (d_.access == Access::kWrite) order(]] [[  if (d_.access == Access::kWrite && !is(Mutant::kOtherCopiesStay)) order(]])
 # kOwnCopyStays
@@ -79,8 +68,8 @@ mutate([[  else if (p_.waiting_to_write != 0)
     request(]] [[  else if (p_.waiting_to_write != 0 && !is(Mutant::kWritersForgotten))
     request(]])
 # kRequestForgotten
-mutate([[  (is_move ? d_.movers]] [[  if (is(Mutant::kRequestForgotten) && d_.work != Work::kNone) return true;
-  (is_move ? d_.movers]])
+mutate([[  (access == Access::kRead ? d_.readers : d_.writers).insert(from);]] [[  if (is(Mutant::kRequestForgotten) && d_.work != Work::kNone) return true;
+  (access == Access::kRead ? d_.readers : d_.writers).insert(from);]])
 # kOneRequestForAll
 mutate([[  d_.work = Work::kDecide;
 ]] [[  d_.work = Work::kDecide;
@@ -137,8 +126,8 @@ mutate([[    else if (record.page.waits_for_hold())
 mutate([[  return record.page.held && record.page.returning == 0 &&]] [[  return record.page.held && (record.page.returning == 0 || is(Mutant::kReturningForgotten)) &&]])
 # kReturnedNotListed
 mutate([[  if (record.page.waits_for_hold()) await_hold(page, record);
-  if (!can_refer]] [[  if (record.page.waits_for_hold() && !is(Mutant::kReturnedNotListed)) await_hold(page, record);
-  if (!can_refer]])
+  return true;]] [[  if (record.page.waits_for_hold() && !is(Mutant::kReturnedNotListed)) await_hold(page, record);
+  return true;]])
 # kWakesNobody
 mutate([[      record.readers.notify();]] [[      if (!is(Mutant::kWakesNobody)) record.readers.notify();]])
 # kGrantSeenLate
@@ -151,9 +140,9 @@ mutate([[  {
     const CategoryScope waiting(profile, Category::kDataWait);]])
 # kStaysElsewhere
 mutate([[  } else if (record.right == State::kGlobal && record.home() != self_) {
-    unmap_global]] [[  } else if (record.right == State::kGlobal && is(Mutant::kStaysElsewhere)) {
+    // The node's own]] [[  } else if (record.right == State::kGlobal && is(Mutant::kStaysElsewhere)) {
   } else if (record.right == State::kGlobal && record.home() != self_) {
-    unmap_global]])
+    // The node's own]])
 # kOwnFrameForGlobal
 mutate([[  } else if (right == State::kGlobal && record.home() != self_) {
     map_global]] [[  } else if (right == State::kGlobal && record.home() != self_ && !is(Mutant::kOwnFrameForGlobal)) {
@@ -168,30 +157,6 @@ mutate([[  if (is_global && needs_to_catch_up() && !std::exchange(record.is_to_t
       (!std::exchange(record.is_to_thaw, true) || is(Mutant::kThawListedTwice))) {]])
 # kThawedStaysListed
 mutate([[    record.is_to_thaw = false;]] [[    if (!is(Mutant::kThawedStaysListed)) record.is_to_thaw = false;]])
-# kOverBeforeMade
-mutate([[  const bool is_made = [&] {
-]] [[  const auto over_before = [&] {
-    Actions actions;
-    MULTIGRAIN_LOCK_STEP(record.lock);
-    const LockGuard hold(record.lock);
-    on_referred(record.page, this->context(record), actions);
-    perform(page, record, actions, nullptr);
-  };
-  if (is(Mutant::kOverBeforeMade)) over_before();
-  const bool is_made = [&] {
-]])
-mutate([[  Actions actions;
-  MULTIGRAIN_LOCK_STEP(record.lock);
-  const LockGuard hold(record.lock);
-  on_referred]] [[  if (is(Mutant::kOverBeforeMade)) return is_made;
-  Actions actions;
-  MULTIGRAIN_LOCK_STEP(record.lock);
-  const LockGuard hold(record.lock);
-  on_referred]])
-# kOwnFrameReferred
-mutate([[  HomeMemory memory(services_.fabric, record.home(), begin]] [[  HomeMemory memory(services_.fabric, is(Mutant::kOwnFrameReferred) ? self_ : record.home(), begin]])
-# kNotMoved
-mutate([[  if (can_refer) return on_reference]] [[  if (can_refer || is(Mutant::kNotMoved)) return on_reference]])
 # kNotPinned
 mutate([[  if (pin == Pin::kNone) return;]] [[  if (pin == Pin::kNone || is(Mutant::kNotPinned)) return;]])
 in_file("")

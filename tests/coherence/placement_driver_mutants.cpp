@@ -52,16 +52,6 @@ const char* name(Mutant mutant) {
       return "a node that discards is not told that it is done";
     case Mutant::kHolderForgotten:
       return "the entry forgets who has the page when another node gets it as well";
-    case Mutant::kReferenceOvertaken:
-      return "an order is answered while threads make references";
-    case Mutant::kHoldEndsReferences:
-      return "the end of a hold answers an order while threads make references";
-    case Mutant::kOrderForgotten:
-      return "the last reference ends, and the order that waits for it is not answered";
-    case Mutant::kReferrersForgotten:
-      return "threads that wait for references to end are forgotten";
-    case Mutant::kMoveAsksPolicy:
-      return "the policy is asked about a page that has to move";
     case Mutant::kDataBeforeRights:
       return "a page is sent, and then rights are taken";
     case Mutant::kAnswerBeforeRights:
@@ -96,12 +86,6 @@ const char* name(Mutant mutant) {
       return "a page that is thawed is said to be in the list still";
     case Mutant::kNotPinned:
       return "a home asks the policy about a page that is pinned";
-    case Mutant::kOverBeforeMade:
-      return "a reference is said to be over, and then it is made";
-    case Mutant::kOwnFrameReferred:
-      return "references to global memory elsewhere are made to the node's own frame";
-    case Mutant::kNotMoved:
-      return "a page stays at its home though a thread cannot refer to it there";
     case Mutant::kCount:
       break;
   }

@@ -33,11 +33,6 @@ enum class Mutant : uint8_t {
   kDiscardKeepsContents,  // a page that has been discarded has its contents still
   kDiscarderForgotten,    // a node that discards is not told that it is done
   kHolderForgotten,       // the entry forgets who has the page, when another node gets it as well
-  kReferenceOvertaken,    // an order is answered while threads make references
-  kHoldEndsReferences,    // the end of a hold answers an order while threads make references
-  kOrderForgotten,        // the end of the last reference does not answer the order that waits for it
-  kReferrersForgotten,    // threads that wait for an order that waits for references are forgotten when it is answered
-  kMoveAsksPolicy,        // the policy decides where a page is that has to move
   // and these of the driver (placement_driver_world.h).
   kFirstOfDriver,
   kDataBeforeRights = kFirstOfDriver,  // a page is sent, and then rights are taken
@@ -57,9 +52,6 @@ enum class Mutant : uint8_t {
   kThawListedTwice,    // a page is put into that list though it is there
   kThawedStaysListed,  // a page that was taken from that list is never put there again
   kNotPinned,          // a page is not pinned before the first event
-  kOverBeforeMade,     // a reference is said to be over, and then it is made
-  kOwnFrameReferred,   // references to global memory elsewhere are made to the node's own frame
-  kNotMoved,           // a page stays at its home though a thread cannot refer to it there
   kCount
 };
 [[nodiscard]] const char* name(Mutant mutant);

@@ -34,12 +34,6 @@ DriverScenario pinned(DriverScenario scenario, Pin pin) {
   return scenario;
 }
 
-DriverScenario trapped(DriverScenario scenario) {
-  scenario.name += ", trapped";
-  scenario.trapped = true;
-  return scenario;
-}
-
 }  // namespace
 
 std::vector<DriverScenario> driver_scenarios() {
@@ -79,21 +73,6 @@ std::vector<DriverScenario> driver_scenarios() {
       machine("thawed away from home", 3, {0}, {1, 2, 0}, {{store(0, 1)}, {store(0, 2)}, {thaw()}}),
       machine("two pages thawed", 2, {0, 0}, {1, 0, 0}, {{store(0, 1), store(1, 1)}, {load(1)}, {thaw()}},
               DriverAnswers::kGlobal),
-      // References to global memory elsewhere are trapped.
-      trapped(machine("SB", 2, {0, 1}, {0, 1}, {{store(0, 1), load(1)}, {store(1, 1), load(0)}})),
-      trapped(machine("SB, other homes", 2, {1, 0}, {0, 1}, {{store(0, 1), load(1)}, {store(1, 1), load(0)}})),
-      trapped(machine("CoRR", 2, {0}, {0, 1}, {{store(0, 1), store(0, 2)}, {load(0), load(0, 1)}})),
-      trapped(machine("a counter", 2, {0}, {0, 1}, {{add(0), add(0, 1)}, {add(0), add(0, 1)}})),
-      trapped(machine("tickets of two nodes away from home", 3, {0}, {1, 2}, {{add(0), add(0, 1)}, {add(0)}})),
-      trapped(
-          machine("a reader and a writer of one node", 2, {0}, {1, 1, 0}, {{load(0)}, {store(0, 1)}, {store(0, 2)}})),
-      trapped(machine("moves in opposite directions", 2, {0, 1}, {0, 1}, {{move(0, 1)}, {move(1, 0)}})),
-      trapped(machine("a move and a reference of one node", 2, {0, 0}, {1, 1}, {{move(0, 1)}, {store(0, 1)}})),
-      trapped(
-          pinned(machine("pinned to global memory", 2, {0}, {0, 1}, {{store(0, 1), load(0)}, {load(0), store(0, 2)}}),
-                 Pin::kGlobal)),
-      trapped(machine("thawed", 2, {0}, {0, 1, 0}, {{store(0, 1)}, {load(0), store(0, 2)}, {thaw()}})),
-      trapped(machine("thawed away from home", 3, {0}, {1, 2, 0}, {{store(0, 1)}, {store(0, 2)}, {thaw()}})),
   };
 }
 

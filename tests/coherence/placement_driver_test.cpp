@@ -17,7 +17,6 @@
 #include "driver_nodes.h"
 #include "placement/policies.h"
 #include "profile/this_thread.h"
-#include "references/module/instructions.h"
 
 namespace multigrain::placement {
 namespace {
@@ -49,12 +48,11 @@ class Machine : public driver_nodes::DriverNodes<TestNode> {
     return DriverNodes::read(static_cast<unsigned>(n), page, index);
   }
 
-  // `execute`: references to global memory elsewhere are trapped.
-  Machine(unsigned nodes, AccessMechanism access, const std::string& policy, references::Execute execute = nullptr)
+  Machine(unsigned nodes, AccessMechanism access, const std::string& policy)
       : DriverNodes(nodes, access, kPageSize, kRegionSize), homes_(nodes) {
     for (unsigned n = 0; n < nodes; ++n) frames_.push_back(node(n).region->frames_fd());
     for (unsigned n = 0; n < nodes; ++n) {
-      auto driver = Driver::create(services(n), policy, nullptr, execute);
+      auto driver = Driver::create(services(n), policy);
       EXPECT_TRUE(driver) << driver.error().message;
       node(n).driver = std::move(*driver);
     }
@@ -223,119 +221,61 @@ TEST_P(PlacementDriver, ANodesFrameIsFilledWithWhatItReadsFromAfar) {
   EXPECT_EQ(machine.in_frame(1, 0, 9), 77u);
 }
 
-TEST_P(PlacementDriver, TrappedReferencesLeaveThePageWhereItIs) {
-  Machine machine(3, GetParam(), "global", &references::execute);
-  for (uint64_t i = 0; i < 200; ++i) {
-    machine.write(i % 3, 1, i % 500, i);
-    for (unsigned n = 0; n < 3; ++n) ASSERT_EQ(machine.read(n, 1, i % 500), i);
-    ASSERT_EQ(machine.in_frame(1, 1, i % 500), i);
-  }
-  // Nodes 0 and 2 read each time, and write in turn.
-  EXPECT_EQ(machine.counted(Counter::kTrappedReferences), 2 * 200u + 133u);
-  EXPECT_EQ(machine.counted(Counter::kWriteFaults) + machine.counted(Counter::kReadFaults), 3u);
-  EXPECT_EQ(machine.counted(Counter::kGlobalMaps), 0u);
-  EXPECT_EQ(machine.counted(Counter::kMovedInstead), 0u);
-  EXPECT_EQ(machine.counted(Counter::kPagesFetched), 0u);
-  EXPECT_FALSE(machine.has_frame(0, 1));
-}
-
-// The page comes for the instruction. When another node wants it, the policy is asked as ever.
-TEST_P(PlacementDriver, APageIsMovedForAnInstructionThatCannotReferToIt) {
-  for (const uint64_t page : {1, 129}) {
-    Machine machine(2, GetParam(), "global", &references::execute);
-    const unsigned away = static_cast<unsigned>(1 - page % 2);
-    for (uint64_t i = 0; i < 100; ++i) machine.write(i % 2, page, i, 7 * i);
-    std::array<uint64_t, 100> copy{};
-    void* to = copy.data();
-    const void* from = machine.node(away).region->view(PageId(page));
-    size_t words = copy.size();
-    asm volatile("rep movsq" : "+D"(to), "+S"(from), "+c"(words) : : "memory");
-    for (uint64_t i = 0; i < copy.size(); ++i) ASSERT_EQ(copy[i], 7 * i);
-    // More than once if the thread had no core for as long as the page was held.
-    const uint64_t moved = machine.counted(Counter::kMovedInstead);
-    EXPECT_GE(moved, 1u);
-    EXPECT_GE(machine.counted(Counter::kPagesFetched), 1u);
-    machine.write(away, page, 3, 5);
-    EXPECT_EQ(machine.read(1 - away, page, 3), 5u);
-    EXPECT_EQ(machine.in_frame(1 - away, page, 3), 5u);
-    machine.write(away, page, 4, 6);
-    EXPECT_EQ(machine.in_frame(1 - away, page, 4), 6u);
-    EXPECT_EQ(machine.counted(Counter::kMovedInstead), moved);
-  }
-}
-
-TEST_P(PlacementDriver, AnAccessOfTwoPagesThatAreAwayMovesBoth) {
-  Machine machine(3, GetParam(), "global", &references::execute);
-  std::byte* const end = reinterpret_cast<std::byte*>(machine.node(0).region->view(PageId(2)));
-  for (uint64_t i = 0; i < 8; ++i) {
-    machine.write(1, 1, 511, ~i);
-    machine.write(2, 2, 0, i);
-    uint64_t both = 0;
-    asm volatile("movq (%1), %0" : "=r"(both) : "r"(end - 4) : "memory");
-    ASSERT_EQ(both, (~i >> 32) | i << 32);
-  }
-  EXPECT_GE(machine.counted(Counter::kMovedInstead), 2u);
-}
-
 // Threads of all nodes count in words of a few pages, so that pages are asked for, taken, frozen and thawed at once.
 TEST_P(PlacementDriver, NoAtomicAdditionIsLostUnderAnyPolicy) {
   constexpr unsigned kNodes = 3, kThreads = 2, kPages = 3, kAdditions = 60;
   for (const std::string policy :
        {"ace:invalidations=6", "platinum:t1=100000:t2=1000000", "always-migrate", "first-touch"}) {
-    for (const references::Execute execute : {references::Execute{}, &references::execute}) {
-      Machine machine(kNodes, GetParam(), policy, execute);
-      std::array<ProcessorProfile, kNodes * kThreads> profiles;
-      std::vector<std::thread> threads;
-      std::atomic<unsigned> running{kNodes * kThreads};
-      for (unsigned t = 0; t < kNodes * kThreads; ++t)
-        threads.emplace_back([&, t] {
-          set_this_profile(profiles[t]);
-          const unsigned n = t / kThreads;
-          for (unsigned i = 0; i < kAdditions; ++i) {
-            auto* const words =
-                reinterpret_cast<std::atomic<uint64_t>*>(machine.node(n).region->view(PageId((i + t) % kPages)));
-            words[i % 4].fetch_add(1);
-          }
-          --running;
-        });
-      while (running != 0) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        for (unsigned n = 0; n < kNodes; ++n) machine.node(n).driver->catch_up();
-      }
-      for (std::thread& thread : threads) thread.join();
-      uint64_t sum = 0;
-      for (unsigned page = 0; page < kPages; ++page)
-        for (unsigned word = 0; word < 4; ++word) sum += machine.read(0, page, word);
-      EXPECT_EQ(sum, uint64_t{kNodes} * kThreads * kAdditions) << policy;
+    Machine machine(kNodes, GetParam(), policy);
+    std::array<ProcessorProfile, kNodes * kThreads> profiles;
+    std::vector<std::thread> threads;
+    std::atomic<unsigned> running{kNodes * kThreads};
+    for (unsigned t = 0; t < kNodes * kThreads; ++t)
+      threads.emplace_back([&, t] {
+        set_this_profile(profiles[t]);
+        const unsigned n = t / kThreads;
+        for (unsigned i = 0; i < kAdditions; ++i) {
+          auto* const words =
+              reinterpret_cast<std::atomic<uint64_t>*>(machine.node(n).region->view(PageId((i + t) % kPages)));
+          words[i % 4].fetch_add(1);
+        }
+        --running;
+      });
+    while (running != 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      for (unsigned n = 0; n < kNodes; ++n) machine.node(n).driver->catch_up();
     }
+    for (std::thread& thread : threads) thread.join();
+    uint64_t sum = 0;
+    for (unsigned page = 0; page < kPages; ++page)
+      for (unsigned word = 0; word < 4; ++word) sum += machine.read(0, page, word);
+    EXPECT_EQ(sum, uint64_t{kNodes} * kThreads * kAdditions) << policy;
   }
 }
 
 TEST_P(PlacementDriver, StoreBufferingNeverShowsTwoOldValues) {
   constexpr uint64_t kRounds = 60;
   for (const std::string policy : {"ace:invalidations=20", "always-migrate", "global"}) {
-    for (const references::Execute execute : {references::Execute{}, &references::execute}) {
-      Machine machine(2, GetParam(), policy, execute);
-      std::array<ProcessorProfile, 2> profiles;
-      std::array<std::vector<uint64_t>, 2> seen{std::vector<uint64_t>(kRounds), std::vector<uint64_t>(kRounds)};
-      std::barrier meet(2);
-      std::vector<std::thread> threads;
-      for (unsigned n = 0; n < 2; ++n)
-        threads.emplace_back([&, n] {
-          set_this_profile(profiles[n]);
-          const auto word = [&](uint64_t page) {
-            return reinterpret_cast<std::atomic<uint64_t>*>(machine.node(n).region->view(PageId(page)));
-          };
-          for (uint64_t i = 0; i < kRounds; ++i) {
-            meet.arrive_and_wait();
-            word(n)->store(i + 1);
-            seen[n][i] = word(1 - n)->load();
-          }
-        });
-      for (std::thread& thread : threads) thread.join();
-      for (uint64_t i = 0; i < kRounds; ++i)
-        ASSERT_TRUE(seen[0][i] == i + 1 || seen[1][i] == i + 1) << policy << ", round " << i;
-    }
+    Machine machine(2, GetParam(), policy);
+    std::array<ProcessorProfile, 2> profiles;
+    std::array<std::vector<uint64_t>, 2> seen{std::vector<uint64_t>(kRounds), std::vector<uint64_t>(kRounds)};
+    std::barrier meet(2);
+    std::vector<std::thread> threads;
+    for (unsigned n = 0; n < 2; ++n)
+      threads.emplace_back([&, n] {
+        set_this_profile(profiles[n]);
+        const auto word = [&](uint64_t page) {
+          return reinterpret_cast<std::atomic<uint64_t>*>(machine.node(n).region->view(PageId(page)));
+        };
+        for (uint64_t i = 0; i < kRounds; ++i) {
+          meet.arrive_and_wait();
+          word(n)->store(i + 1);
+          seen[n][i] = word(1 - n)->load();
+        }
+      });
+    for (std::thread& thread : threads) thread.join();
+    for (uint64_t i = 0; i < kRounds; ++i)
+      ASSERT_TRUE(seen[0][i] == i + 1 || seen[1][i] == i + 1) << policy << ", round " << i;
   }
 }
 

@@ -88,12 +88,11 @@ struct DriverState {
                     uint64_t{p.has_request} << 16 | uint64_t{p.held} << 17 | uint64_t{p.has_order} << 18 |
                     uint64_t{of.is_begun} << 19 | uint64_t{of.is_used} << 20 | uint64_t{of.is_listed} << 21 |
                     uint64_t{of.is_to_thaw} << 22 | uint64_t{of.memo.is_placed} << 23 | byte(of.right) << 24 |
-                    byte(p.waiting_to_read) << 32 | byte(p.waiting_to_write) << 40 | byte(p.returning) << 48 |
-                    byte(p.referring) << 56);
+                    byte(p.waiting_to_read) << 32 | byte(p.waiting_to_write) << 40 | byte(p.returning) << 48);
       out.push_back((of.is_listed ? of.next_listed : 0) | (of.is_to_thaw ? of.next_to_thaw : 0) << 32);
       out.push_back(byte(d.placement) | uint64_t{d.is_written} << 3 | uint64_t{d.has_to_thaw} << 4 | byte(d.pin) << 5 |
                     byte(d.work) << 8 | d.holders.bits() << 16 | d.awaited.bits() << 24 | d.readers.bits() << 32 |
-                    d.writers.bits() << 40 | d.discarders.bits() << 48 | d.movers.bits() << 56);
+                    d.writers.bits() << 40 | d.discarders.bits() << 48);
       out.push_back(d.turn | (is_served ? uint64_t{d.requester.value} << 16 | byte(d.access) << 32 : 0) |
                     (d.work == Work::kServe ? byte(d.location) << 40 : 0));
     }
@@ -123,28 +122,6 @@ class Adversary final : public Policy {
   const bool reconsiders_;
 };
 
-// What executes an instruction of the thread that runs, whose memory is another node's.
-bool make_at_home(ucontext_t&, references::Range within, references::Memory& memory) {
-  exploring_pages::Thread& thread = *g_machine->running;
-  const Op& op = g_machine->parts.programs[thread.number][thread.pc];
-  if (op.type == OpType::kMove) return false;
-  const uint64_t address = within.begin + op.word * sizeof(uint64_t);
-  exploring_pages::stop_at(reinterpret_cast<const void*>(within.begin));
-  uint64_t found = 0;
-  if (op.type != OpType::kStore) {
-    memory.load(address, std::as_writable_bytes(std::span(&found, 1)));
-    thread.registers[op.reg] = found;
-  }
-  const uint64_t fresh = op.type == OpType::kAdd ? found + op.value : op.value;
-  if (op.type == OpType::kStore) memory.store(address, std::as_bytes(std::span(&fresh, 1)));
-  if (op.type == OpType::kAdd && !memory.compare_and_swap(address, std::as_writable_bytes(std::span(&found, 1)),
-                                                          std::as_bytes(std::span(&fresh, 1))))
-    g_machine->wrong = "a word has changed between two accesses with no stop between them";
-  thread.is_made = true;
-  thread.records.push_back({.what = 4, .result = found});
-  return true;
-}
-
 class PinnedHomes final : public HomeDirectory {
  public:
   PinnedHomes(HomeDirectory& homes, Pin pin) : homes_(homes), pin_(pin) {}
@@ -167,7 +144,6 @@ class Machine final : public exploring_pages::MachineOf<Driver, DriverState> {
                    .programs = scenario.programs,
                    .most_faults = kMostFaults}),
         pin_(scenario.pin),
-        trapped_(scenario.trapped),
         pinned_(homes, scenario.pin) {
     for (const auto& program : scenario.programs)
       for (const Op& op : program) reconsiders_ = reconsiders_ || op.type == OpType::kThaw;
@@ -176,8 +152,7 @@ class Machine final : public exploring_pages::MachineOf<Driver, DriverState> {
       exploring_pages::NodeOf& node = nodes[n];
       NodeServices services{*node.fabric, node.memory->region(), node.rights, pinned_, WaitPolicy{}};
       services.frames_of_nodes = files_;
-      auto driver = Driver::create(services, std::make_unique<Adversary>(scenario.answers, reconsiders_), nullptr,
-                                   trapped_ ? &make_at_home : nullptr);
+      auto driver = Driver::create(services, std::make_unique<Adversary>(scenario.answers, reconsiders_));
       if (!driver) panic("no driver for a node:", n);
       drivers_[n] = std::move(*driver);
     }
@@ -224,10 +199,6 @@ class Machine final : public exploring_pages::MachineOf<Driver, DriverState> {
   [[nodiscard]] uint64_t* words(unsigned node, unsigned page) const override {
     return frame(mapped_[node][page], page);
   }
-  bool raise(unsigned page, bool is_write) override {
-    ucontext_t context{};
-    return driver(running->node).on_trap({.address = nullptr, .page = PageId(page), .is_write = is_write}, &context);
-  }
   void carry_out(const Op& op) override {
     MG_CHECK(op.type == OpType::kThaw);
     driver(running->node).catch_up();
@@ -256,15 +227,13 @@ class Machine final : public exploring_pages::MachineOf<Driver, DriverState> {
   [[nodiscard]] std::string check(unsigned node, unsigned page) const;
 
   const Pin pin_;
-  const bool trapped_;
   PinnedHomes pinned_;
   bool reconsiders_ = false;
   std::vector<int> files_;
   std::array<Mapped, kMaxNodes> mapped_{};
 };
 
-// (P1), in what the views allow: if a node may write a frame, no node uses another one. (P9): while a node makes references to the home's
-// frame, no node uses another one either.
+// (P1), in what the views allow: if a node may write a frame, no node uses another one.
 std::string Machine::check() const {
   for (unsigned p = 0; p < pages(); ++p)
     for (unsigned n = 0; n < parts.nodes; ++n) {
@@ -272,9 +241,6 @@ std::string Machine::check() const {
         if (allows(other, p, false) && mapped_[other][p] != mapped_[n][p])
           return fmt::format("P1: node {} may write page {} in node {}'s frame, and node {} may use it in node {}'s", n,
                              p, mapped_[n][p], other, mapped_[other][p]);
-      for (unsigned other = 0; other < parts.nodes && state(n).page(p).referring != 0; ++other)
-        if (allows(other, p, false) && mapped_[other][p] != parts.homes[p])
-          return fmt::format("P9: node {} refers to page {} at its home, and node {} uses its own frame", n, p, other);
       if (std::string what = check(n, p); !what.empty()) return what;
     }
   return {};
@@ -288,14 +254,13 @@ std::string Machine::check(unsigned node, unsigned page) const {
   const auto& record = state(node).record(page);
   const Page& of = state(node).page(page);
   const bool is_home = parts.homes[page] == node;
-  const bool is_away = of.state == State::kGlobal && !is_home;
-  const unsigned mapped = is_away && !trapped_ ? parts.homes[page] : node;
+  const unsigned mapped = of.state == State::kGlobal ? parts.homes[page] : node;
   if (mapped_[node][page] != mapped)
     return fmt::format("D1: node {}'s frame of page {} is mapped at node {}, which should use node {}'s",
                        mapped_[node][page], page, node, mapped);
-  const Right most = of.state == State::kRead              ? Right::kRead
-                     : of.state == State::kNone || is_away ? Right::kNone
-                                                           : Right::kWrite;
+  const Right most = of.state == State::kRead                       ? Right::kRead
+                     : of.state == State::kNone || (mapped != node) ? Right::kNone
+                                                                    : Right::kWrite;
   if (nodes[node].rights.of(page) > most)
     return fmt::format("D1: node {} has more rights to page {} than its state says", node, page);
   record.lock.assume_held();
@@ -313,8 +278,7 @@ std::string Machine::check_end() const {
   for (unsigned p = 0; p < pages(); ++p) {
     const unsigned home = parts.homes[p];
     const Directory& entry = state(home).page(p).directory;
-    if (entry.work != Work::kNone || !entry.readers.empty() || !entry.writers.empty() || !entry.movers.empty() ||
-        entry.has_to_thaw)
+    if (entry.work != Work::kNone || !entry.readers.empty() || !entry.writers.empty() || entry.has_to_thaw)
       return fmt::format("the entry of page {} is not at rest in the end", p);
     if (pin_ != Pin::kNone && !entry.holders.empty() &&
         (pin_ == Pin::kGlobal) != (entry.placement == Placement::kGlobalWritable))
@@ -329,7 +293,7 @@ std::string Machine::check_end() const {
     for (unsigned n = 0; n < parts.nodes; ++n) {
       const Page& page = state(n).page(p);
       if (page.has_request || page.has_order || page.waiting_to_read != 0 || page.waiting_to_write != 0 ||
-          page.returning != 0 || page.referring != 0)
+          page.returning != 0)
         return fmt::format("page {} is not at rest at node {} in the end", p, n);
       const bool has = entry.holders.contains(NodeId(static_cast<uint16_t>(n)));
       if (page.state != (has ? suits : State::kNone))

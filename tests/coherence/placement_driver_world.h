@@ -3,8 +3,6 @@
 // The policy is an adversary: at every question the explorer tries both answers. It reconsiders at any time, which is when a
 // program says so (OpType::kThaw): a thread of the home does then what the thread does that catches up.
 //
-// Where references are trapped, an operation on one page can be made at the home; one that needs two pages cannot.
-//
 // The kernel's part is imitated: where the driver has another node's frame mapped over a page in the view, the world notes
 // whose it is, and maps nothing.
 #pragma once
@@ -30,7 +28,6 @@ struct DriverScenario {
   std::vector<exploring_pages::Program> programs;  // of each processor
   DriverAnswers answers = DriverAnswers::kAny;
   Pin pin = Pin::kNone;  // of every page
-  bool trapped = false;  // references to global memory elsewhere are
   Mutant mutant = Mutant::kNone;
 };
 

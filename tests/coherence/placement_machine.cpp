@@ -73,8 +73,6 @@ void Machine::enabled(std::vector<Event>& events) const {
   for (unsigned t = 0; t < threads_.size(); ++t) {
     if (threads_[t].at == Thread::At::kReady) add(Kind::kStep, t, 0);
     if (threads_[t].at == Thread::At::kGranted) add(Kind::kRun, t, 0);
-    if (threads_[t].at == Thread::At::kReferring) add(Kind::kEffect, t, 0);
-    if (threads_[t].at == Thread::At::kReferred) add(Kind::kReferred, t, 0);
   }
   for (unsigned to = 0; to < scenario_->nodes; ++to) {
     for (unsigned from = 0; from < scenario_->nodes; ++from)
@@ -94,15 +92,12 @@ std::string Machine::apply(const Event& event, std::string* log) {
     case Event::Kind::kStep:
       step(event.first);
       break;
-    case Event::Kind::kRun:
-      run(event.first);
+    case Event::Kind::kRun: {
+      Thread& thread = threads_[event.first];
+      on_returned(nodes_[scenario_->processors[event.first]].pages[thread.page]);
+      thread.at = Thread::At::kReady;
       break;
-    case Event::Kind::kEffect:
-      take_effect(event.first);
-      break;
-    case Event::Kind::kReferred:
-      end_reference(event.first);
-      break;
+    }
     case Event::Kind::kDeliver:
       deliver(event.first, event.second);
       break;
@@ -151,76 +146,14 @@ void Machine::step(unsigned number) {
       break;
   }
   const bool writes = op.type == OpType::kStore || op.type == OpType::kAdd;
-  const bool needs_both = op.type == OpType::kMove;
   if (!may(node, op.page, writes)) return fault(thread, node, op.page, writes);
-  if (is_away(node, op.page)) return needs_both ? move(thread, node, op.page, false) : refer(number);
-  if (needs_both && !may(node, op.to, true)) return fault(thread, node, op.to, true);
-  if (needs_both && is_away(node, op.to)) return move(thread, node, op.to, true);
-  make(op, thread, node);
-  end_operation(number);
-}
-
-void Machine::make(const Op& op, Thread& thread, unsigned node) {
+  if (op.type == OpType::kMove && !may(node, op.to, true)) return fault(thread, node, op.to, true);
   uint64_t& at = word(node, op.page, op.word);
   if (op.type != OpType::kStore) thread.registers[op.reg] = at;
   if (op.type == OpType::kStore) at = op.value;
   if (op.type == OpType::kAdd) at += op.value;
   if (op.type == OpType::kMove) word(node, op.to, op.word) = at;
-}
-
-// What a thread was granted in global memory elsewhere, it refers to at once.
-void Machine::run(unsigned number) {
-  Thread& thread = threads_[number];
-  const unsigned node = scenario_->processors[number];
-  on_returned(nodes_[node].pages[thread.page]);
-  thread.at = Thread::At::kReady;
-  if (is_away(node, thread.page) && scenario_->programs[number][thread.pc].type != OpType::kMove) refer(number);
-}
-
-void Machine::refer(unsigned number) {
-  Thread& thread = threads_[number];
-  const unsigned node = scenario_->processors[number];
-  const Op& op = scenario_->programs[number][thread.pc];
-  const bool writes = op.type != OpType::kLoad;
-  Actions actions;
-  const FaultOutcome outcome = on_reference(nodes_[node].pages[op.page], context(node, op.page),
-                                            writes ? Access::kWrite : Access::kRead, actions);
-  if (outcome == FaultOutcome::kResolved) return wrong("P9: a thread is to make an access that it has no mapping for");
-  sleep(thread, op.page, writes);
-  if (outcome == FaultOutcome::kRefer) thread.at = Thread::At::kReferring;
-  perform(node, op.page, actions, nullptr);
-}
-
-void Machine::take_effect(unsigned number) {
-  Thread& thread = threads_[number];
-  const Op& op = scenario_->programs[number][thread.pc];
-  make(op, thread, scenario_->homes[op.page]);
-  thread.at = Thread::At::kReferred;
-}
-
-void Machine::end_reference(unsigned number) {
-  Thread& thread = threads_[number];
-  const unsigned node = scenario_->processors[number];
-  const unsigned page = thread.page;
-  Actions actions;
-  on_referred(nodes_[node].pages[page], context(node, page), actions);
   end_operation(number);
-  perform(node, page, actions, nullptr);
-}
-
-void Machine::move(Thread& thread, unsigned node, unsigned page, bool is_write) {
-  if (++thread.moves[page] > kMostFaults)
-    wrong(fmt::format("P5: a page was moved to node {}, and a thread had no time for its access", node));
-  Actions actions;
-  on_move(nodes_[node].pages[page], context(node, page), is_write ? Access::kWrite : Access::kRead, actions);
-  sleep(thread, page, is_write);
-  perform(node, page, actions, nullptr);
-}
-
-void Machine::sleep(Thread& thread, unsigned page, bool is_write) {
-  thread.at = Thread::At::kAsleep;
-  thread.page = static_cast<uint8_t>(page);
-  thread.is_write = is_write;
 }
 
 void Machine::fault(Thread& thread, unsigned node, unsigned page, bool is_write) {
@@ -229,7 +162,11 @@ void Machine::fault(Thread& thread, unsigned node, unsigned page, bool is_write)
   Actions actions;
   const FaultOutcome outcome =
       on_fault(nodes_[node].pages[page], context(node, page), is_write ? Access::kWrite : Access::kRead, actions);
-  if (outcome == FaultOutcome::kWait) sleep(thread, page, is_write);
+  if (outcome == FaultOutcome::kWait) {
+    thread.at = Thread::At::kAsleep;
+    thread.page = static_cast<uint8_t>(page);
+    thread.is_write = is_write;
+  }
   perform(node, page, actions, nullptr);
 }
 
@@ -249,7 +186,7 @@ void Machine::deliver(unsigned from, unsigned to) {
 
 void Machine::hold_over(unsigned node, unsigned page) {
   for (size_t t = 0; t < threads_.size(); ++t)
-    if (scenario_->processors[t] == node) threads_[t].faults[page] = threads_[t].moves[page] = 0;
+    if (scenario_->processors[t] == node) threads_[t].faults[page] = 0;
   nodes_[node].awaits_hold[page] = false;
   Actions actions;
   on_hold_over(nodes_[node].pages[page], context(node, page), actions);
@@ -358,7 +295,7 @@ void Machine::wake_discarder(unsigned node, unsigned page) {
 
 void Machine::end_operation(size_t number) {
   Thread& thread = threads_[number];
-  thread.faults = thread.moves = {};
+  thread.faults = {};
   thread.at = ++thread.pc == scenario_->programs[number].size() ? Thread::At::kEnd : Thread::At::kReady;
 }
 
@@ -379,10 +316,7 @@ void Machine::check() {
       if (right == State::kRead && d.placement == Placement::kReadOnly &&
           nodes_[n].frames[p] != nodes_[scenario_->homes[p]].frames[p])
         wrong(fmt::format("P2: node {} has a copy of page {} that is not what is in global memory", n, p));
-      const bool waits = page.waiting_to_read + page.waiting_to_write != 0;
-      if (page.referring != 0 && d.placement != Placement::kGlobalWritable)
-        wrong(fmt::format("P9: node {} refers to page {} in global memory, where it is not", n, p));
-      if (waits != page.has_request && !(waits && page.waits_for_references()))
+      if ((page.waiting_to_read + page.waiting_to_write != 0) != page.has_request)
         wrong(
             fmt::format("P6: node {} {} page {}", n, page.has_request ? "asks for nobody for" : "does not ask for", p));
     }
@@ -397,13 +331,12 @@ std::string Machine::check_end() const {
     if (threads_[t].at != Thread::At::kEnd) return fmt::format("deadlock: processor {} waits for ever", t);
   for (unsigned p = 0; p < pages(); ++p) {
     const Directory& d = entry(p).directory;
-    if (d.work != Work::kNone || !(d.readers | d.writers | d.movers | d.discarders | d.awaited).empty() ||
-        d.has_to_thaw)
+    if (d.work != Work::kNone || !(d.readers | d.writers | d.discarders | d.awaited).empty() || d.has_to_thaw)
       return fmt::format("the entry of page {} is not at rest in the end", p);
     for (unsigned n = 0; n < scenario_->nodes; ++n) {
       const Page& page = nodes_[n].pages[p];
       const State right = nodes_[n].rights[p];
-      if (page.has_order || page.has_request || page.returning != 0 || page.referring != 0 ||
+      if (page.has_order || page.has_request || page.returning != 0 ||
           page.waiting_to_read + page.waiting_to_write != 0)
         return fmt::format("page {} is not at rest at node {} in the end", p, n);
       if (page.state != right) return fmt::format("node {} has rights to page {} that it does not know", n, p);
@@ -454,12 +387,12 @@ void Machine::serialise(std::vector<uint8_t>& out) const {
           uint64_t{page.has_order} << 10 | uint64_t{node.awaits_hold[p]} << 11 |
           (page.has_order ? static_cast<uint64_t>(page.order) << 12 : 0) | static_cast<uint64_t>(node.rights[p]) << 16 |
           uint64_t{page.waiting_to_read} << 24 | uint64_t{page.waiting_to_write} << 32 |
-          uint64_t{page.returning} << 40 | uint64_t{page.referring} << 48);
+          uint64_t{page.returning} << 40);
       for (const uint64_t value : node.frames[p]) add(value);
       if (n != scenario_->homes[p]) continue;
       const Directory& d = page.directory;
       add(d.holders.bits() | d.awaited.bits() << 8 | d.readers.bits() << 16 | d.writers.bits() << 24 |
-          d.discarders.bits() << 32 | uint64_t{d.turn} << 40 | d.movers.bits() << 48);
+          d.discarders.bits() << 32 | uint64_t{d.turn} << 40);
       const bool is_about_request = d.work == Work::kDecide || d.work == Work::kServe;
       add(static_cast<uint64_t>(d.placement) | uint64_t{d.is_written} << 4 | uint64_t{d.has_to_thaw} << 5 |
           static_cast<uint64_t>(d.pin) << 8 | static_cast<uint64_t>(d.work) << 12 |
@@ -475,7 +408,7 @@ void Machine::serialise(std::vector<uint8_t>& out) const {
     const bool waits = thread.at != Thread::At::kReady && thread.at != Thread::At::kEnd;
     add(static_cast<uint64_t>(thread.at) | uint64_t{thread.pc} << 8 | (waits ? uint64_t{thread.page} << 16 : 0) |
         (waits ? uint64_t{thread.is_write} << 24 : 0) | uint64_t{thread.faults[0]} << 32 |
-        uint64_t{thread.faults[1]} << 40 | uint64_t{thread.moves[0]} << 48 | uint64_t{thread.moves[1]} << 56);
+        uint64_t{thread.faults[1]} << 40);
     for (const uint64_t value : thread.registers) add(value);
   }
 }
@@ -503,10 +436,6 @@ std::string Machine::in_words(const Event& event) {
       return fmt::format("processor {} makes its access, or faults", event.first);
     case Event::Kind::kRun:
       return fmt::format("processor {}, which was granted the page, runs", event.first);
-    case Event::Kind::kEffect:
-      return fmt::format("processor {}'s reference takes effect at the home", event.first);
-    case Event::Kind::kReferred:
-      return fmt::format("processor {}'s reference is over", event.first);
     case Event::Kind::kDeliver:
       return fmt::format("node {} handles a message of node {}", event.second, event.first);
     case Event::Kind::kHoldOver:

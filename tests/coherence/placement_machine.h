@@ -7,9 +7,6 @@
 //
 // A processor makes an access as hardware does: it looks at the rights of all pages that the instruction needs, and either faults on
 // the first right that it lacks, or makes the access as a whole, in its node's frame or in the home's.
-//
-// Where references are trapped, an access to global memory elsewhere is three steps: it is begun, takes effect at the home, and is over.
-// An instruction that needs two pages cannot be made so, and has its pages moved.
 #pragma once
 
 #include <array>
@@ -47,7 +44,6 @@ struct Scenario {
   std::vector<unsigned> processors;  // the node of each
   std::vector<Program> programs;     // of each processor
   Answers answers = Answers::kAny;
-  bool trapped = false;  // references to global memory elsewhere are
   Mutant mutant = Mutant::kNone;
 };
 
@@ -55,7 +51,7 @@ struct Scenario {
 std::set<Outcome> allowed_outcomes(const Scenario& scenario);
 
 struct Event {
-  enum class Kind : uint8_t { kStep, kRun, kEffect, kReferred, kDeliver, kHoldOver, kLocal, kGlobal };
+  enum class Kind : uint8_t { kStep, kRun, kDeliver, kHoldOver, kLocal, kGlobal };
   Kind kind = Kind::kStep;
   uint8_t first = 0;   // processor; or sender; or node of a hold
   uint8_t second = 0;  // receiver; or page
@@ -88,7 +84,7 @@ class Machine : exploring::Narrator {
     PageMessage message;
   };
   struct Thread {
-    enum class At : uint8_t { kReady, kAsleep, kGranted, kReferring, kReferred, kDiscarding, kEnd };
+    enum class At : uint8_t { kReady, kAsleep, kGranted, kDiscarding, kEnd };
     At at = At::kReady;
     uint8_t pc = 0;
     uint8_t page = 0;  // that it waits for
@@ -96,8 +92,6 @@ class Machine : exploring::Narrator {
     std::array<uint64_t, kRegisters> registers{};
     // How often its operation has faulted on a page since a hold has ended.
     std::array<uint8_t, kMaxPages> faults{};
-    // And how often it has had a page moved.
-    std::array<uint8_t, kMaxPages> moves{};
   };
   struct OfNode {
     std::array<Page, kMaxPages> pages;
@@ -114,19 +108,7 @@ class Machine : exploring::Narrator {
   [[nodiscard]] uint64_t& word(unsigned node, unsigned page, unsigned word);
   [[nodiscard]] bool may(unsigned node, unsigned page, bool is_write) const;
 
-  // References are trapped, and the page is in global memory elsewhere.
-  [[nodiscard]] bool is_away(unsigned node, unsigned page) const {
-    return scenario_->trapped && nodes_[node].rights[page] == State::kGlobal && node != scenario_->homes[page];
-  }
-
   void step(unsigned thread);
-  void run(unsigned thread);
-  void make(const Op& op, Thread& thread, unsigned node);
-  void refer(unsigned thread);
-  void take_effect(unsigned thread);
-  void end_reference(unsigned thread);
-  void move(Thread& thread, unsigned node, unsigned page, bool is_write);
-  void sleep(Thread& thread, unsigned page, bool is_write);
   void fault(Thread& thread, unsigned node, unsigned page, bool is_write);
   void deliver(unsigned from, unsigned to);
   void hold_over(unsigned node, unsigned page);

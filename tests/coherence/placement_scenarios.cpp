@@ -27,12 +27,6 @@ Scenario machine(std::string name, unsigned nodes, std::vector<unsigned> homes, 
           .answers = answers};
 }
 
-Scenario trapped(Scenario scenario) {
-  scenario.name += ", trapped";
-  scenario.trapped = true;
-  return scenario;
-}
-
 }  // namespace
 
 std::vector<Scenario> scenarios() {
@@ -86,33 +80,6 @@ std::vector<Scenario> scenarios() {
               {{store(0, 1)}, {discard(0), load(0)}, {load(0)}}),
       machine("a discard of a pinned page", 2, {0}, {0, 1},
               {{pin(0, Pin::kGlobal), store(0, 1), discard(0)}, {store(0, 2), load(0)}}),
-      // References to global memory elsewhere are trapped.
-      trapped(machine("SB", 2, {0, 1}, {0, 1}, {{store(0, 1), load(1)}, {store(1, 1), load(0)}})),
-      trapped(machine("SB, other homes", 2, {1, 0}, {0, 1}, {{store(0, 1), load(1)}, {store(1, 1), load(0)}})),
-      trapped(machine("SB, one home", 2, {0, 0}, {0, 1}, {{store(0, 1), load(1)}, {store(1, 1), load(0)}})),
-      trapped(machine("MP", 2, {0, 1}, {0, 1}, {{store(0, 1), store(1, 1)}, {load(1), load(0, 1)}})),
-      trapped(machine("LB", 2, {0, 1}, {0, 1}, {{load(0), store(1, 1)}, {load(1), store(0, 1)}})),
-      trapped(machine("CoRR away from home", 3, {2}, {0, 1}, {{store(0, 1), store(0, 2)}, {load(0), load(0, 1)}})),
-      trapped(machine("a counter", 2, {0}, {0, 1}, {{add(0), add(0, 1)}, {add(0), add(0, 1)}})),
-      trapped(machine("tickets of three nodes", 3, {0}, {0, 1, 2}, {{add(0)}, {add(0)}, {add(0)}})),
-      trapped(machine("tickets of two nodes away from home", 3, {0}, {1, 2}, {{add(0), add(0, 1)}, {add(0)}})),
-      trapped(
-          machine("two writers of one node", 2, {0}, {1, 1, 0}, {{store(0, 1), load(0)}, {store(0, 2)}, {load(0)}})),
-      trapped(machine("two threads that refer again and again", 2, {0}, {1, 1, 0},
-                      {{store(0, 1), load(0)}, {store(0, 2), load(0)}, {store(0, 3)}})),
-      trapped(machine("moves in opposite directions", 2, {0, 1}, {0, 1}, {{move(0, 1)}, {store(1, 5), move(1, 0)}})),
-      trapped(machine("moves away from home", 3, {2, 2}, {0, 1}, {{store(0, 1), move(0, 1)}, {move(1, 0)}})),
-      trapped(machine("a move and references of one node", 2, {0, 0}, {1, 1, 0},
-                      {{move(0, 1)}, {store(0, 1), load(1)}, {store(0, 2)}})),
-      trapped(machine("pinned to global memory", 2, {0}, {0, 1},
-                      {{store(0, 1), pin(0, Pin::kGlobal), load(0)}, {load(0), store(0, 2)}})),
-      trapped(machine("a move of what is pinned to global memory", 2, {0, 0}, {0, 1},
-                      {{pin(0, Pin::kGlobal), store(0, 1), load(1)}, {move(0, 1)}})),
-      trapped(machine("thawed", 2, {0}, {0, 1}, {{store(0, 1), thaw(0), load(0)}, {load(0), store(0, 2)}})),
-      trapped(
-          machine("thawed away from home", 3, {0}, {1, 2}, {{store(0, 1), thaw(0), load(0)}, {load(0), store(0, 2)}})),
-      trapped(machine("a discard by the home", 2, {0}, {0, 1},
-                      {{store(0, 1), discard(0), load(0)}, {store(0, 2), load(0)}})),
   };
 }
 

@@ -8,7 +8,6 @@
 #include "base/steps.h"
 #include "coherence/page_hold.h"
 #include "coherence/page_list.h"
-#include "coherence/placement/home_memory.h"
 #include "coherence/placement/message_types.h"
 #include "placement/policies.h"
 #include "profile/this_thread.h"
@@ -29,28 +28,27 @@ const char* message_name(MessageType type) {
 }
 
 Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, std::string_view policy,
-                                               Observer* observer, references::Execute execute) {
+                                               Observer* observer) {
   auto made = make_policy_of_run(policy);
   if (!made) return tl::unexpected(made.error());
-  return create(services, std::move(*made), observer, execute);
+  return create(services, std::move(*made), observer);
 }
 
 Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, std::unique_ptr<Policy> policy,
-                                               Observer* observer, references::Execute execute) {
+                                               Observer* observer) {
   const unsigned nodes = services.fabric.nodes();
   if (nodes > NodeSet::kCapacity)
     return fail("the protocol placement has directory entries for {} nodes, and the machine has {}", NodeSet::kCapacity,
                 nodes);
-  const bool maps = execute == nullptr;
-  if (maps && nodes > 1 && services.frames_of_nodes.size() != nodes)
+  if (nodes > 1 && services.frames_of_nodes.size() != nodes)
     return fail(
         "under the protocol placement nodes use pages in another node's memory by mapping it, and the memory of this run's "
         "nodes is not on one machine");
-  std::unique_ptr<Driver> driver(new Driver(services, std::move(policy), observer, execute));
+  std::unique_ptr<Driver> driver(new Driver(services, std::move(policy), observer));
   auto records = SparseTable<Record>::create(services.region.page_count(), "page records");
   if (!records) return tl::unexpected(records.error());
   driver->records_ = std::move(*records);
-  if (maps) services.rights.let_pages_be_elsewhere();
+  services.rights.let_pages_be_elsewhere();
   for (unsigned kind = 0; kind < static_cast<unsigned>(MessageKind::kKindCount); ++kind)
     services.fabric.set_handler(type_of(static_cast<MessageKind>(kind)), &Driver::handle, driver.get());
   return driver;
@@ -58,51 +56,11 @@ Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, std
 
 // --- Faults
 
-// What is executed must not raise a fault itself, so code in the shared region is left to the processor.
-bool Driver::on_trap(const Fault& fault, void* context) {
-  auto& thread = *static_cast<ucontext_t*>(context);
-  const bool can_refer =
-      execute_ != nullptr &&
-      !services_.region.contains(reinterpret_cast<const std::byte*>(thread.uc_mcontext.gregs[REG_RIP]));
-  const std::optional<FaultOutcome> outcome = access(fault.page, fault.is_write, can_refer);
-  if (outcome != FaultOutcome::kRefer) return outcome.has_value();
-  return refer(fault.page, thread) || on_fault(fault.page, fault.is_write);
-}
-
-FaultOutcome Driver::begin_access(Record& record, Access access, bool can_refer, Actions& actions) {
-  if (!is_away(record)) return placement::on_fault(record.page, context(record), access, actions);
-  if (can_refer) return on_reference(record.page, context(record), access, actions);
-  this_profile().count(Counter::kMovedInstead);
-  return on_move(record.page, context(record), access, actions);
-}
-
-// The page's lock is not held meanwhile: it may be many threads that make references, and the page stays in global memory until each
-// of them has (P9).
-bool Driver::refer(PageId page, ucontext_t& context) {
+bool Driver::on_fault(PageId page, bool is_write) {
   ProcessorProfile& profile = this_profile();
   const CategoryScope protocol(profile, Category::kProtocol);
   Record& record = records_[page];
-  const auto begin = reinterpret_cast<uint64_t>(services_.region.view(page));
-  HomeMemory memory(services_.fabric, record.home(), begin, offset(page));
-  const bool is_made = [&] {
-    const CategoryScope waiting(profile, Category::kDataWait);
-    return execute_(context, {.begin = begin, .end = begin + page_size_}, memory);
-  }();
-  if (is_made) profile.count(Counter::kTrappedReferences);
-  Actions actions;
-  MULTIGRAIN_LOCK_STEP(record.lock);
-  const LockGuard hold(record.lock);
-  on_referred(record.page, this->context(record), actions);
-  perform(page, record, actions, nullptr);
-  return is_made;
-}
-
-std::optional<FaultOutcome> Driver::access(PageId page, bool is_write, bool can_refer) {
-  ProcessorProfile& profile = this_profile();
-  const CategoryScope protocol(profile, Category::kProtocol);
-  Record& record = records_[page];
-  if (!home_of(page, record, true)) return std::nullopt;
-  const Access access = is_write ? Access::kWrite : Access::kRead;
+  if (!home_of(page, record, true)) return false;
 
   EventCount& granted = is_write ? record.writers : record.readers;
   uint32_t seen = 0;
@@ -114,7 +72,8 @@ std::optional<FaultOutcome> Driver::access(PageId page, bool is_write, bool can_
     begin(page, record);
     const bool was_readable = record.page.state != State::kNone;
     const bool was_asked_for = record.page.has_request;
-    const FaultOutcome outcome = begin_access(record, access, can_refer, actions);
+    const FaultOutcome outcome =
+        placement::on_fault(record.page, context(record), is_write ? Access::kWrite : Access::kRead, actions);
     if (outcome == FaultOutcome::kWait) {
       seen = granted.prepare();
       // The thread polls before the request is sent, so that a home that answers at once finds a thread that handles the
@@ -124,14 +83,13 @@ std::optional<FaultOutcome> Driver::access(PageId page, bool is_write, bool can_
         profile.count(!is_write ? Counter::kReadFaults : was_readable ? Counter::kUpgrades : Counter::kWriteFaults);
         if (record.page.directory.pin != Pin::kNone) profile.count(Counter::kRequestsPinned);
       }
-    } else if (outcome == FaultOutcome::kResolved) {
+    } else {
       profile.count(Counter::kLocalFaults);
     }
     perform(page, record, actions, nullptr);
-    if (outcome == FaultOutcome::kRefer) return outcome;
     if (outcome == FaultOutcome::kResolved) {
       if (record.page.held && !record.page.waits_for_hold()) set_hold(record);
-      return outcome;
+      return true;
     }
   }
   {
@@ -143,10 +101,7 @@ std::optional<FaultOutcome> Driver::access(PageId page, bool is_write, bool can_
   on_returned(record.page);
   if (record.page.held) set_hold(record);
   if (record.page.waits_for_hold()) await_hold(page, record);
-  if (!can_refer || !is_away(record)) return FaultOutcome::kResolved;
-  // The page is held, so the reference begins at once.
-  Actions none;
-  return on_reference(record.page, context(record), access, none);
+  return true;
 }
 
 void Driver::begin(PageId page, Record& record) {
@@ -395,7 +350,7 @@ void Driver::map(PageId page, Record& record, State right) {
 
 // The home's frame is mapped with all rights, which userfaultfd does not watch. So no access of this node faults there.
 void Driver::map_global(PageId page, Record& record) {
-  if (record.right == State::kGlobal || execute_ != nullptr) return;
+  if (record.right == State::kGlobal) return;
   const SubTimeScope timed(this_profile(), SubTime::kRights);
   const int failed = services_.region.view_elsewhere(page, 1, services_.frames_of_nodes[record.home().value]);
   if (failed == ENOMEM)
@@ -408,15 +363,6 @@ void Driver::map_global(PageId page, Record& record) {
   this_profile().count(Counter::kGlobalMaps);
 }
 
-// The node's own frame has no rights when it comes back. It is watched again before anything can be granted.
-void Driver::unmap_global(PageId page) {
-  if (execute_ != nullptr) return;
-  MULTIGRAIN_STEP(frame(page));
-  const SubTimeScope timed(this_profile(), SubTime::kRights);
-  services_.region.view_again(page, 1);
-  services_.rights.open_moved(page, 1);
-}
-
 void Driver::lower(PageId page, Record& record, State right) {
   if (record.right == State::kNone) return;
   ProcessorProfile& profile = this_profile();
@@ -426,7 +372,11 @@ void Driver::lower(PageId page, Record& record, State right) {
   if (right == State::kRead) {
     revoke_write(page, 1);
   } else if (record.right == State::kGlobal && record.home() != self_) {
-    unmap_global(page);
+    // The node's own frame has no rights when it comes back. It is watched again before anything can be granted.
+    MULTIGRAIN_STEP(frame(page));
+    const SubTimeScope timed(profile, SubTime::kRights);
+    services_.region.view_again(page, 1);
+    services_.rights.open_moved(page, 1);
   } else {
     revoke(page, 1);
   }

@@ -36,7 +36,6 @@ enum class MessageKind : uint8_t {
   // requester to home
   kReadRequest,
   kWriteRequest,
-  kMoveRequest,  // the page is to come, wherever the policy or the program wants it: the access cannot be made at the home
   // home to a node that has the page
   kSync,   // to the only one that may write: give the page back, and keep a copy to read
   kFlush,  // give the page back if it may be written here, and drop the copy
@@ -55,7 +54,7 @@ enum class MessageKind : uint8_t {
 [[nodiscard]] const char* name(MessageKind kind);
 // Returns whether a requester sends it to the home. Such a message may be the first about a page that the home gets.
 [[nodiscard]] constexpr bool is_request(MessageKind kind) {
-  return kind <= MessageKind::kMoveRequest;
+  return kind <= MessageKind::kWriteRequest;
 }
 
 // This is what a message says of the page's bytes.
@@ -100,7 +99,6 @@ struct Directory {
   // These wait until the work is completed.
   NodeSet readers;  // nodes that have asked for the page
   NodeSet writers;
-  NodeSet movers;
   NodeSet discarders;
   bool has_to_thaw = false;
   uint16_t turn = 0;  // the number of the node whose request is served first, if it has one
@@ -122,7 +120,6 @@ struct Page {
   uint16_t waiting_to_read = 0;
   uint16_t waiting_to_write = 0;
   uint16_t returning = 0;  // threads granted the page, but not running yet
-  uint16_t referring = 0;  // threads that make a reference at the home just now
 
   Directory directory;  // meaningful at the home only
 
@@ -131,8 +128,6 @@ struct Page {
   }
   // Returns whether anything waits for on_hold_over().
   [[nodiscard]] bool waits_for_hold() const { return held && has_order; }
-  // Returns whether an order waits for the ends of references alone. No more of them begin then.
-  [[nodiscard]] bool waits_for_references() const { return has_order && !held; }
   bool operator==(const Page&) const = default;
 };
 
@@ -167,7 +162,6 @@ using Actions = ActionList<Action, 2 * NodeSet::kCapacity + 16>;
 
 enum class FaultOutcome : uint8_t {
   kResolved,  // after the actions, the access succeeds
-  kRefer,     // the thread makes the access at the home; then on_referred() is called for it
   kWait,      // the thread waits for kWakeReaders or kWakeWriters; then on_returned() is called for it
 };
 

@@ -23,9 +23,6 @@
 // zeros, and copies nothing, while nobody has written the page: the home's frame need not be filled with zeros first (lazy zero
 // fill, section 3.1.3).
 //
-// A move request is a request to write, answered LOCAL whatever the policy and the pin say: the node cannot make its access at the
-// home. A page that is pinned to global memory goes back there after the hold.
-//
 // This is the table of what else the home does, one at a time; requests that come meanwhile wait.
 //
 //   work             when                                  what happens                                      function
@@ -42,16 +39,11 @@
 //   fault            allows the access         mapped again                                              on_fault
 //                    else, no request          waits; a request to the home
 //                    else                      waits for the grant, and then for a request of its own
-//   reference        global-writable elsewhere the thread makes its access there, unless an order waits  reference
-//                                              for such accesses alone: then the thread waits
-//   reference made   an order waits for it     it is answered; a request, if threads wait                referred
-//   move             global-writable elsewhere waits; a move request to the home                         move
 //   grant            has a request             take or zero-fill; mapped; threads that waited for so     on_grant
 //                                              much are granted the page, and the hold begins; another
 //                                              request, if threads wait to write what was granted to read
 //   order            held                      waits for the end of the hold                             on_order
-//                    references are made       waits for them to end                                     on_order
-//                    else                      rights are taken, then it is answered                     answer_order
+//                    not held                  rights are taken, then it is answered                     answer_order
 //   hold over        any                       an order that waits is answered                           on_hold_over
 //
 // No correct node sends what is not in the tables: on_message returns false then.
@@ -66,8 +58,8 @@ namespace multigrain::placement {
 
 const char* name(MessageKind kind) {
   static constexpr std::array<const char*, static_cast<size_t>(MessageKind::kKindCount)> kNames = {
-      "READ_REQUEST", "WRITE_REQUEST", "MOVE_REQUEST", "SYNC",     "FLUSH", "DROP",
-      "UNMAP",        "SYNCED",        "FLUSHED",      "UNMAPPED", "GRANT", "DISCARDED"};
+      "READ_REQUEST", "WRITE_REQUEST", "SYNC",     "FLUSH", "DROP",     "UNMAP",
+      "SYNCED",       "FLUSHED",       "UNMAPPED", "GRANT", "DISCARDED"};
   return kind < MessageKind::kKindCount ? kNames[static_cast<size_t>(kind)] : "?";
 }
 
@@ -81,9 +73,6 @@ class Transition {
 
   // Events.
   FaultOutcome fault(Access access);
-  FaultOutcome reference(Access access);
-  void referred();
-  FaultOutcome move(Access access);
   bool message(NodeId from, const PageMessage& m);
   void hold_over();
   void decision(Location location);
@@ -100,11 +89,10 @@ class Transition {
   void answer_order();
   void grant_threads();
   void request(Access access);
-  void ask(MessageKind kind);
   void map();
 
   // --- The directory: requests, and the rows of Figure 3.3
-  bool on_request(NodeId from, MessageKind kind);
+  bool on_request(NodeId from, Access access);
   bool begin_next_work();
   void begin_request();
   void read_only_local();
@@ -165,9 +153,9 @@ bool Transition::message(NodeId from, const PageMessage& m) {
   const bool is_from_home = from == context_.home;
   switch (m.kind) {
     case MessageKind::kReadRequest:
+      return context_.is_home() && on_request(from, Access::kRead);
     case MessageKind::kWriteRequest:
-    case MessageKind::kMoveRequest:
-      return context_.is_home() && on_request(from, m.kind);
+      return context_.is_home() && on_request(from, Access::kWrite);
     case MessageKind::kSync:
     case MessageKind::kFlush:
     case MessageKind::kDrop:
@@ -198,39 +186,9 @@ FaultOutcome Transition::fault(Access access) {
   return FaultOutcome::kWait;
 }
 
-// (P9) References that begin while others end would make the order wait for ever. The thread has the page asked for when the order
-// has been answered.
-FaultOutcome Transition::reference(Access access) {
-  if (p_.state != State::kGlobal || context_.is_home()) return fault(access);
-  if (p_.waits_for_references()) {
-    ++(access == Access::kRead ? p_.waiting_to_read : p_.waiting_to_write);
-    return FaultOutcome::kWait;
-  }
-  ++p_.referring;
-  return FaultOutcome::kRefer;
-}
-
-void Transition::referred() {
-  MG_CHECK(p_.referring != 0);
-  --p_.referring;
-  if (p_.waits_for_references() && p_.referring == 0) answer_order();
-}
-
-// A request that is out while the page is in global memory is another thread's to move it.
-FaultOutcome Transition::move(Access access) {
-  MG_CHECK(p_.state == State::kGlobal && !context_.is_home());
-  ++(access == Access::kRead ? p_.waiting_to_read : p_.waiting_to_write);
-  if (!p_.has_request) ask(MessageKind::kMoveRequest);
-  return FaultOutcome::kWait;
-}
-
 void Transition::request(Access access) {
-  ask(access == Access::kRead ? MessageKind::kReadRequest : MessageKind::kWriteRequest);
-}
-
-void Transition::ask(MessageKind kind) {
   p_.has_request = true;
-  to(context_.home, {.kind = kind});
+  to(context_.home, {.kind = access == Access::kRead ? MessageKind::kReadRequest : MessageKind::kWriteRequest});
 }
 
 void Transition::map() {
@@ -278,7 +236,7 @@ bool Transition::on_order(MessageKind order) {
   p_.has_order = true;
   if (p_.waits_for_hold())
     act(Verb::kAwaitHold);
-  else if (p_.referring == 0)
+  else
     answer_order();
   return true;
 }
@@ -295,29 +253,23 @@ void Transition::answer_order() {
                              : p_.order == MessageKind::kUnmap ? MessageKind::kUnmapped
                                                                : MessageKind::kFlushed,
                      .content = gives_back ? Content::kPage : Content::kNone});
-  // Threads that were not to begin references any more.
-  if (!p_.has_request && p_.waiting_to_read + p_.waiting_to_write != 0)
-    request(p_.waiting_to_read != 0 ? Access::kRead : Access::kWrite);
 }
 
 void Transition::hold_over() {
   MG_CHECK(p_.held && p_.returning == 0, p_.returning);
   p_.held = false;
-  if (p_.has_order && p_.referring == 0) answer_order();
+  if (p_.has_order) answer_order();
 }
 
 // --- The directory: requests -----------------------------------------------------------------------------------------
 
-bool Transition::on_request(NodeId from, MessageKind kind) {
+bool Transition::on_request(NodeId from, Access access) {
   const bool is_served = (d_.work == Work::kDecide || d_.work == Work::kServe) && d_.requester == from;
-  if (is_served || (d_.readers | d_.writers | d_.movers).contains(from)) return false;
-  // A node asks only for more than it has: to have the page moved, when it is in global memory elsewhere.
-  const bool is_move = kind == MessageKind::kMoveRequest;
-  const bool has_it = is_move ? d_.placement != Placement::kGlobalWritable
-                              : d_.placement != Placement::kReadOnly || kind == MessageKind::kReadRequest;
+  if (is_served || d_.readers.contains(from) || d_.writers.contains(from)) return false;
+  // A node asks only for more than it has.
+  const bool has_it = d_.placement != Placement::kReadOnly || access == Access::kRead;
   if (has_it && d_.holders.contains(from) && d_.work == Work::kNone) return false;
-  if (is_move && from == context_.home) return false;
-  (is_move ? d_.movers : kind == MessageKind::kReadRequest ? d_.readers : d_.writers).insert(from);
+  (access == Access::kRead ? d_.readers : d_.writers).insert(from);
   return true;
 }
 
@@ -331,7 +283,7 @@ bool Transition::begin_next_work() {
     begin_pin();
   else if (d_.has_to_thaw)
     begin_thaw();
-  else if (!(d_.readers | d_.writers | d_.movers).empty())
+  else if (!(d_.readers | d_.writers).empty())
     begin_request();
   else
     return false;
@@ -339,7 +291,7 @@ bool Transition::begin_next_work() {
 }
 
 NodeId Transition::next_requester() const {
-  const NodeSet all = d_.readers | d_.writers | d_.movers;
+  const NodeSet all = d_.readers | d_.writers;
   const NodeSet from_turn_on = NodeSet::of_bits(all.bits() & ~uint64_t{0} << d_.turn);
   return from_turn_on.empty() ? all.first() : from_turn_on.first();
 }
@@ -348,14 +300,10 @@ void Transition::begin_request() {
   d_.requester = next_requester();
   d_.turn = static_cast<uint16_t>((d_.requester.value + 1) % NodeSet::kCapacity);
   d_.access = d_.readers.contains(d_.requester) ? Access::kRead : Access::kWrite;
-  const bool is_move = d_.movers.contains(d_.requester);
   d_.readers.erase(d_.requester);
   d_.writers.erase(d_.requester);
-  d_.movers.erase(d_.requester);
   d_.work = Work::kDecide;
-  if (is_move)
-    decision(Location::kLocal);
-  else if (d_.pin == Pin::kNone)
+  if (d_.pin == Pin::kNone)
     actions_.push({.verb = Verb::kAskPolicy, .node = d_.requester, .message = {}, .access = d_.access});
   else
     decision(d_.pin == Pin::kLocal ? Location::kLocal : Location::kGlobal);
@@ -532,26 +480,6 @@ void Transition::complete_discard() {
 FaultOutcome on_fault(Page& page, const Context& context, Access access, Actions& actions) {
   Transition t(page, context, actions);
   const FaultOutcome outcome = t.fault(access);
-  t.settle();
-  return outcome;
-}
-
-FaultOutcome on_reference(Page& page, const Context& context, Access access, Actions& actions) {
-  Transition t(page, context, actions);
-  const FaultOutcome outcome = t.reference(access);
-  t.settle();
-  return outcome;
-}
-
-void on_referred(Page& page, const Context& context, Actions& actions) {
-  Transition t(page, context, actions);
-  t.referred();
-  t.settle();
-}
-
-FaultOutcome on_move(Page& page, const Context& context, Access access, Actions& actions) {
-  Transition t(page, context, actions);
-  const FaultOutcome outcome = t.move(access);
   t.settle();
   return outcome;
 }

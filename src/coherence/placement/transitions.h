@@ -20,13 +20,9 @@
 //       Bytes that are on their way lie in a frame that is not written before they have been fetched.
 //  (P5) A page that threads have been granted is not taken before each of them has called on_returned(), and then not before
 //       on_hold_over().
-//  (P6) Threads wait for a page if and only if a request of their node is out, or an order that waits for references (P9). Every
-//       request is answered.
+//  (P6) Threads wait for a page if and only if a request of their node is out. Every request is answered.
 //  (P7) A page that is pinned to global memory is in no node's own memory once what was under way is completed.
 //  (P8) A page is new again when it has been discarded: no node has it, and the next to use it finds zeros.
-//  (P9) While a thread makes a reference at the home (kRefer), the page is global-writable, so the home's frame is the only copy. An
-//       order to stop using global memory is not answered before such a thread has called on_referred(). Once nothing else
-//       keeps the order waiting, no further reference begins.
 //
 // No function is thread-safe: the driver holds the page's lock while a transition runs. No function allocates or blocks, so all
 // may run in a signal handler.
@@ -39,17 +35,6 @@ namespace multigrain::placement {
 
 // A thread of this node made an access that its rights do not allow.
 FaultOutcome on_fault(Page& page, const Context& context, Access access, Actions& actions);
-
-// The same for a node that has no mapping of global memory: where the page is in global memory elsewhere, the thread makes its
-// access there by itself, as one reference (kRefer).
-FaultOutcome on_reference(Page& page, const Context& context, Access access, Actions& actions);
-
-// Such a thread has made its access, or has found that it cannot.
-void on_referred(Page& page, const Context& context, Actions& actions);
-
-// A thread's access cannot be made as a reference, so the page has to come here. Pre: the page is in global memory, this node is not its
-// home, and it has called on_referred() if it tried. Returns kWait.
-FaultOutcome on_move(Page& page, const Context& context, Access access, Actions& actions);
 
 // A thread that was granted the page runs, and is about to make its access: the hold begins now.
 void on_returned(Page& page);
