@@ -153,15 +153,16 @@ Result<void> LineDriver::start_learning_runs() {
 }
 
 RunHistory::Length LineDriver::length_of_run(uint64_t line, bool stores) {
-  if (!lines_.hazards.contains(__multigrain_hazards)) return {};
-  return run_history_.length_at(lines_.hazards.index_of(__multigrain_hazards), line, stores);
+  const std::optional<uint64_t> thread = hazard_slot();
+  return thread ? run_history_.length_at(*thread, line, stores) : RunHistory::Length{};
 }
 
 void LineDriver::run_came(uint64_t line, uint32_t units, uint64_t end, bool stores) {
-  if (!lines_.hazards.contains(__multigrain_hazards)) return;
+  const std::optional<uint64_t> thread = hazard_slot();
+  if (!thread) return;
   const auto word_of = [&](uint64_t number) { return word(number).load(std::memory_order_relaxed); };
   const bool may_go_on = (end & (lines_of_page() - 1)) != 0 && word_of(end) == word_of(line);
-  run_history_.came(lines_.hazards.index_of(__multigrain_hazards), end, units, stores, may_go_on);
+  run_history_.came(*thread, end, units, stores, may_go_on);
 }
 
 }  // namespace multigrain

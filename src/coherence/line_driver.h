@@ -86,6 +86,11 @@ class LineDriver : public LineMemory {
   // Says that they are touched, and unlocks them.
   void finish(const FirstTouches& touches);
 
+  // Returns the number of the calling thread's hazards, by which histories know it; nullopt if it has none.
+  [[nodiscard]] std::optional<uint64_t> hazard_slot() const {
+    if (!lines_.hazards.contains(__multigrain_hazards)) return std::nullopt;
+    return lines_.hazards.index_of(__multigrain_hazards);
+  }
   // Must come before the next two. Start-up only.
   Result<void> start_learning_runs();
   // Returns how long the run should be with which the calling thread's miss of `line` is answered. run_came() must follow.

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <limits>
 
 #include "base/error.h"
+#include "coherence/recent_share.h"
 #include "memory/sparse_table.h"
 
 namespace multigrain {
@@ -46,20 +46,22 @@ class RunHistory {
   // The thread misses `line`, to load or to store. came() must follow. Async-signal-safe, as all here is.
   Length length_at(uint64_t thread, uint64_t line, bool stores) {
     Recent& recent = recent_[thread];
-    const Zone& zone = zone_of(line);
+    Zone& zone = zone_of(line);
     Run& run = recent.run_before(line);
     recent.going_on = 0;
     if (run.length != 0 && run.end == line && run.stores == stores) {
       recent.going_on = run.length;
-      if (run.length <= kLongest) zone_of(line - 1).went_on(run.length, stores);
+      if (run.length <= kLongest) zone_of(line - 1).after(run.length, stores).was(true);
       run = {};
     } else if (++recent.misses % kMissesBetweenDoubts == 0) {
       return {.likely = 1, .possible = 1};
     }
     Length length{.likely = 1, .possible = 1};
-    const auto goes_on_after = [&](uint32_t units) { return zone.goes_on_after(recent.going_on + units, stores); };
-    while (recent.going_on + length.likely <= kLongest && goes_on_after(length.likely) > kTwoThirds) ++length.likely;
-    while (recent.going_on + length.possible <= kLongest && goes_on_after(length.possible) >= kFourth)
+    const auto goes_on_after = [&](uint32_t units) { return zone.after(recent.going_on + units, stores).value(); };
+    // A unit that comes in vain costs more than one that is missed later: the node that it was taken from may miss it.
+    while (recent.going_on + length.likely <= kLongest && goes_on_after(length.likely) > RecentShare::kTwoThirds)
+      ++length.likely;
+    while (recent.going_on + length.possible <= kLongest && goes_on_after(length.possible) >= RecentShare::kFourth)
       ++length.possible;
     if (recent.going_on + length.possible > kLongest) length.possible = std::numeric_limits<uint32_t>::max();
     return length;
@@ -69,7 +71,7 @@ class RunHistory {
   void came(uint64_t thread, uint64_t end, uint32_t units, bool stores, bool may_go_on) {
     Recent& recent = recent_[thread];
     Run& run = recent.run_before(end);
-    if (run.length != 0 && run.length <= kLongest) zone_of(run.end - 1).ended(run.length, run.stores);
+    if (run.length != 0 && run.length <= kLongest) zone_of(run.end - 1).after(run.length, run.stores).was(false);
     run = {};
     if (may_go_on) run = {.end = end, .length = std::min(recent.going_on + units, kLongest + 1), .stores = stores};
   }
@@ -79,30 +81,12 @@ class RunHistory {
   static constexpr uint32_t kLongest = 31;
   static constexpr unsigned kZoneShift = 12;
   static constexpr uint32_t kMissesBetweenDoubts = 16;
-  // Values of goes_on_after(). A unit that comes in vain costs more than one that is missed later: the node that it was taken from
-  // may miss it.
-  static constexpr int kTwoThirds = 42;
-  static constexpr int kFourth = -64;
 
-  class Zone {
-   public:
-    // From -127, if no run of so many units went on of late, to 127, if all did. 0: nothing is known.
-    [[nodiscard]] int goes_on_after(uint32_t units, bool stores) const {
-      return of_[stores ? 1 : 0][units].load(std::memory_order_relaxed);
-    }
-    void went_on(uint32_t units, bool stores) { move(units, stores, kAlways); }
-    void ended(uint32_t units, bool stores) { move(units, stores, -kAlways); }
+  // For loads and for stores, how often a run of so many units went on.
+  struct Zone {
+    std::array<std::array<RecentShare, kLongest + 1>, 2> went_on;
 
-   private:
-    static constexpr int kAlways = 127;
-    // Goes an eighth of the way, at least 1.
-    void move(uint32_t units, bool stores, int to) {
-      std::atomic<int8_t>& value = of_[stores ? 1 : 0][units];
-      const int8_t now = value.load(std::memory_order_relaxed);
-      value.store(static_cast<int8_t>(now + (to - now + (to > 0 ? 7 : -7)) / 8), std::memory_order_relaxed);
-    }
-
-    std::array<std::array<std::atomic<int8_t>, kLongest + 1>, 2> of_;
+    [[nodiscard]] RecentShare& after(uint32_t units, bool stores) { return went_on[stores ? 1 : 0][units]; }
   };
   struct Run {
     uint64_t end;     // the line behind it

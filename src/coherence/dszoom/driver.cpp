@@ -180,11 +180,11 @@ void Driver::fetch_lines(uintptr_t begin, uintptr_t end, bool to_store) {
   for (uintptr_t at = begin & ~(line_size() - 1); at < end; at += line_size()) {
     const std::optional<Line> line = locate_line(at);
     if (!line || has_right(*line, to_store)) continue;
-    if (!to_store) {
-      miss_to_load(*line, {});
-    } else {
+    if (to_store) {
       miss(*line, Wanted::kRight, {});
       clear_hazard();
+    } else {
+      miss_to_load(*line, {});
     }
   }
 }
@@ -227,10 +227,15 @@ uint32_t Driver::run_of(const Line& line, Wanted wanted) {
   return run;
 }
 
+// Returns by which number the history of updates knows the calling thread; nullopt if it learns nothing of it.
+std::optional<uint64_t> Driver::thread_that_learns_updates() const {
+  return rights_ahead_ == RightsAhead::kLearned && !virtual_time::on() ? hazard_slot() : std::nullopt;
+}
+
 bool Driver::brings_right_ahead(uint64_t line) {
-  if (rights_ahead_ != RightsAhead::kLearned) return rights_ahead_ == RightsAhead::kAlways;
-  if (virtual_time::on() || !lines_.hazards.contains(__multigrain_hazards)) return false;
-  return updates_.loads(lines_.hazards.index_of(__multigrain_hazards), line);
+  if (rights_ahead_ == RightsAhead::kAlways) return true;
+  const std::optional<uint64_t> thread = thread_that_learns_updates();
+  return thread && updates_.loads(*thread, line);
 }
 
 // Fetches the line for a load, with the right to store if a store is likely to come behind it. Then the load is made under the
@@ -253,16 +258,11 @@ void Driver::learn(const Line& line, Wanted wanted, MissKind kind) {
     std::atomic<uint32_t>& cost = pages_[line.number / lines_of_page()].cost;
     cost.store(cost.load(std::memory_order_relaxed) + LineCosts::of_two(1, line.run), std::memory_order_relaxed);
   }
-  if (rights_ahead_ == RightsAhead::kLearned && !virtual_time::on() && lines_.hazards.contains(__multigrain_hazards))
-    learn_updates(line.number, wanted, kind);
-}
-
-void Driver::learn_updates(uint64_t line, Wanted wanted, MissKind kind) {
-  const uint64_t thread = lines_.hazards.index_of(__multigrain_hazards);
-  if (wanted == Wanted::kCopy)
-    updates_.came_for_reading(thread, line);
-  else if (kind == MissKind::kUpgrade)
-    updates_.was_upgraded(thread, line);
+  const std::optional<uint64_t> thread = thread_that_learns_updates();
+  if (thread && wanted == Wanted::kCopy)
+    updates_.came_for_reading(*thread, line.number);
+  else if (thread && kind == MissKind::kUpgrade)
+    updates_.was_upgraded(*thread, line.number);
 }
 
 // Fetches the line, or the right to store to it; in the second case it returns with hazard 0 published over the line.

@@ -27,8 +27,8 @@
 #include "base/spin_lock.h"
 #include "coherence/dszoom/hazard_scan.h"
 #include "coherence/dszoom/transitions.h"
+#include "coherence/dszoom/update_history.h"
 #include "coherence/line_driver.h"
-#include "coherence/update_history.h"
 #include "memory/sparse_table.h"
 
 namespace multigrain::dszoom {
@@ -128,12 +128,12 @@ class Driver final : public LineDriver, public LineKeeper {
   bool try_begin_store(const Line& line) {
     return begin_store_here(line.number, [&] { return has_right(line, true); });
   }
+  [[nodiscard]] std::optional<uint64_t> thread_that_learns_updates() const;
   [[nodiscard]] bool brings_right_ahead(uint64_t line);
   void miss_to_load(const Line& line, const LoadRequest& request);
   void miss(Line line, Wanted wanted, const LoadRequest& request);
   [[nodiscard]] uint32_t run_of(const Line& line, Wanted wanted);
   void learn(const Line& line, Wanted wanted, MissKind kind);
-  void learn_updates(uint64_t line, Wanted wanted, MissKind kind);
   Outcome perform(const Step& step, Line& line, std::byte* buffer, HazardScan& scan);
   void give_back(Line& line, std::span<const uint64_t> entries);
   void scan_hazards(NodeId node, const Line& line, bool loads, std::span<const uint64_t> hazards, uint64_t epoch_before,

@@ -321,11 +321,12 @@ void Driver::unlock(NodeId home, uint64_t line, uint64_t entry) {
     return;
   }
   Fabric& fabric = services_.fabric;
-  if (!lines_.hazards.contains(__multigrain_hazards)) {
+  const std::optional<uint64_t> thread = hazard_slot();
+  if (!thread) {
     fabric.put(home, SegmentId::kLines, line * sizeof entry, std::as_bytes(std::span(&entry, 1)));
     return;
   }
-  Outbox& outbox = outboxes_[lines_.hazards.index_of(__multigrain_hazards)];
+  Outbox& outbox = outboxes_[*thread];
   const unsigned slot = outbox.next++ % Outbox::kSlots;
   fabric.wait(outbox.under_way[slot]);
   outbox.word[slot] = entry;

@@ -1,8 +1,8 @@
-#include "coherence/update_history.h"
-
 #include <gtest/gtest.h>
 
-namespace multigrain {
+#include "coherence/dszoom/update_history.h"
+
+namespace multigrain::dszoom {
 namespace {
 
 constexpr uint64_t kZone = 4096;
@@ -75,4 +75,4 @@ TEST_F(Updates, NowAndThenALineOfAZoneThatIsUpdatedComesForReading) {
 }
 
 }  // namespace
-}  // namespace multigrain
+}  // namespace multigrain::dszoom

@@ -5,13 +5,13 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 
 #include "base/error.h"
+#include "coherence/recent_share.h"
 #include "memory/sparse_table.h"
 
-namespace multigrain {
+namespace multigrain::dszoom {
 
 // A thread remembers the last lines that came for its loads. A line was updated if the thread wanted the right to store to it while
 // it remembered it, which is known when it forgets it. What is stored to much later was not: until then another node may read it,
@@ -25,7 +25,8 @@ class UpdateHistory {
  public:
   // `lines` are the lines of the region, `threads` the threads that may ask. Start-up only.
   static Result<UpdateHistory> create(uint64_t lines, uint64_t threads) {
-    auto zones = SparseTable<Zone>::create((lines >> kZoneShift) + 1, "zones of memory with lines that are updated");
+    auto zones =
+        SparseTable<RecentShare>::create((lines >> kZoneShift) + 1, "zones of memory with lines that are updated");
     if (!zones) return tl::unexpected(zones.error());
     auto recent = SparseTable<Recent>::create(threads, "recent lines that came for loads");
     if (!recent) return tl::unexpected(recent.error());
@@ -38,9 +39,7 @@ class UpdateHistory {
   UpdateHistory() = default;
 
   // Returns whether a store is likely to come soon behind a load of the line. Async-signal-safe, as all here is.
-  [[nodiscard]] bool is_updated(uint64_t line) const {
-    return zones_[line >> kZoneShift].load(std::memory_order_relaxed) > kTwoThirds;
-  }
+  [[nodiscard]] bool is_updated(uint64_t line) const { return zone_of(line).value() > RecentShare::kTwoThirds; }
   // The thread misses the line, to load. Returns whether it should come with the right to store.
   [[nodiscard]] bool loads(uint64_t thread, uint64_t line) {
     return is_updated(line) && ++recent_[thread].updates % kUpdatesBetweenDoubts != 0;
@@ -49,7 +48,7 @@ class UpdateHistory {
   void came_for_reading(uint64_t thread, uint64_t line) {
     Recent& recent = recent_[thread];
     Load& oldest = recent.loads[recent.next++ % kRemembered];
-    if (oldest.line_plus_one != 0) move(oldest.line_plus_one - 1, oldest.was_updated ? kAlways : -kAlways);
+    if (oldest.line_plus_one != 0) zone_of(oldest.line_plus_one - 1).was(oldest.was_updated);
     oldest = {.line_plus_one = line + 1, .was_updated = false};
   }
   // The thread has asked for the right to store to the line, which was here, and got it.
@@ -59,10 +58,6 @@ class UpdateHistory {
   }
 
  private:
-  // From -127, if no line of the zone was updated of late, to 127, if all were. 0: nothing is known.
-  using Zone = std::atomic<int8_t>;
-  static constexpr int kAlways = 127;
-  static constexpr int kTwoThirds = 42;
   static constexpr unsigned kZoneShift = 12;
   static constexpr uint32_t kRemembered = 8;
   static constexpr uint32_t kUpdatesBetweenDoubts = 16;
@@ -78,15 +73,11 @@ class UpdateHistory {
     uint32_t updates;  // lines that came with the right to store, for loads
   };
 
-  // Moves the zone's value an eighth of the way, at least 1.
-  void move(uint64_t line, int to) const {
-    Zone& zone = zones_[line >> kZoneShift];
-    const int now = zone.load(std::memory_order_relaxed);
-    zone.store(static_cast<int8_t>(now + (to - now + (to > 0 ? 7 : -7)) / 8), std::memory_order_relaxed);
-  }
+  // How often lines of the zone were updated.
+  [[nodiscard]] RecentShare& zone_of(uint64_t line) const { return zones_[line >> kZoneShift]; }
 
-  SparseTable<Zone> zones_;
+  SparseTable<RecentShare> zones_;
   SparseTable<Recent> recent_;
 };
 
-}  // namespace multigrain
+}  // namespace multigrain::dszoom
