@@ -88,16 +88,36 @@ MULTIGRAIN_BEGIN multigrain_read_rights_epoch
   ret
 MULTIGRAIN_END multigrain_read_rights_epoch
 
-# Publishes hazard 0 over the line at rdi for stores, leaves its address in rax, and compares the line's word with
-# MG_FINE_EXCLUSIVE. Changes rcx, rdx and r11.
-.macro MULTIGRAIN_PUBLISH
-  movq __multigrain_hazards@gottpoff(%rip), %rax
-  movq %fs:(%rax), %rax
+# Goes on behind it if the rights cache says which rights the node has to the page of the address in rdi, or if it is of no use, and
+# at \unknown if it says nothing of the page. rax has the epoch of the loop hazard. Changes rcx and r11.
+.macro MULTIGRAIN_LOOK_AT_PAGE unknown
+  cmpq $-8, %rax
+  je 9f
+  movq %rdi, %rcx
+  shrq $12, %rcx
+  movabsq $0x4cf000000000, %r11
+  movq (%r11,%rcx,8), %rcx
+  subq %rax, %rcx
+  cmpq $2, %rcx
+  ja \unknown
+9:
+.endm
+
+# Leaves in rdx the number of the line at rdi, and in r11 where the table of lines is found. Changes rcx.
+.macro MULTIGRAIN_FIND_LINE
   movabsq $0x480000000ff8, %r11
   movzbl (%r11), %ecx
   movabsq $-0x200000000000, %rdx
   addq %rdi, %rdx
   shrq %cl, %rdx
+.endm
+
+# Publishes hazard 0 over the line at rdi for stores, leaves its address in rax, and compares the line's word with
+# MG_FINE_EXCLUSIVE. Changes rcx, rdx and r11.
+.macro MULTIGRAIN_PUBLISH
+  movq __multigrain_hazards@gottpoff(%rip), %rax
+  movq %fs:(%rax), %rax
+  MULTIGRAIN_FIND_LINE
   movabsq $(1 << 63 | 1 << 40), %rcx
   addq %rdx, %rcx
   xchgq %rcx, (%rax)
@@ -145,15 +165,7 @@ MULTIGRAIN_BEGIN multigrain_check_in_loop
   movq %fs:(%rax), %rax
 1:
   # The page is entered into the rights cache unless the cache already says which rights the node has.
-  cmpq $-8, %rax
-  je 2f
-  movq %rdi, %rcx
-  shrq $12, %rcx
-  movabsq $0x4cf000000000, %r11
-  movq (%r11,%rcx,8), %rcx
-  subq %rax, %rcx
-  cmpq $2, %rcx
-  ja 4f
+  MULTIGRAIN_LOOK_AT_PAGE 4f
 2:
   MULTIGRAIN_FIND_LINES rdx rsi rdx
   MULTIGRAIN_LOOK_AT_LINES rsi rdx
@@ -310,21 +322,8 @@ MULTIGRAIN_BEGIN __multigrain_store_\size\()_in_loop
   movq %fs:(%rax), %rax
   MULTIGRAIN_PUSH rcx
   MULTIGRAIN_PUSH rdx
-  cmpq $-8, %rax
-  je 2f
-  movq %rdi, %rcx
-  shrq $12, %rcx
-  movabsq $0x4cf000000000, %r11
-  movq (%r11,%rcx,8), %rcx
-  subq %rax, %rcx
-  cmpq $2, %rcx
-  ja 4f
-2:
-  movabsq $0x480000000ff8, %r11
-  movzbl (%r11), %ecx
-  movabsq $-0x200000000000, %rdx
-  addq %rdi, %rdx
-  shrq %cl, %rdx
+  MULTIGRAIN_LOOK_AT_PAGE 4f
+  MULTIGRAIN_FIND_LINE
   cmpq $3, 8(%r11,%rdx,8)
   jne 4f
   .cfi_remember_state
@@ -378,4 +377,6 @@ MULTIGRAIN_STORE 4 "movl %esi, (%rdi)"
 MULTIGRAIN_STORE 8 "movq %rsi, (%rdi)"
 .purgem MULTIGRAIN_STORE
 .purgem MULTIGRAIN_PUBLISH
+.purgem MULTIGRAIN_FIND_LINE
+.purgem MULTIGRAIN_LOOK_AT_PAGE
 )asm" MG_END_OF_FUNCTION_MACROS);
