@@ -602,59 +602,20 @@ bool describe(const void* bytes, size_t size) {
   return true;
 }
 
-// Numbers `count` sites and tells the recorder what they are. Returns 0 on failure.
-uint32_t describe_sites(const raw::SiteDescription* sites, uint32_t count) {
-  size_t bytes = 2 * sizeof(uint32_t);
-  for (uint32_t i = 0; i < count; ++i) {
-    bytes += sizeof(uint32_t) + strlen(sites[i].file) + strlen(sites[i].function) + strlen(sites[i].name) + 3;
-  }
-  auto* const buffer = static_cast<char*>(__libc_malloc(sizeof(raw::DescriptionHeader) + bytes));
-  if (buffer == nullptr) {
-    stop(ENOMEM, self().clock);
-    return 0;
-  }
-  lock_word(g_lock);
-  const uint32_t first = g_next_site;
-  g_next_site += count;
-  const raw::DescriptionHeader header = {raw::Description::kSites, static_cast<uint32_t>(bytes)};
-  char* at = buffer;
-  const auto append = [&at](const void* from, size_t size) {
-    memcpy(at, from, size);
-    at += size;
-  };
-  append(&header, sizeof header);
-  append(&first, sizeof first);
-  append(&count, sizeof count);
-  for (uint32_t i = 0; i < count; ++i) {
-    append(&sites[i].line, sizeof sites[i].line);
-    append(sites[i].file, strlen(sites[i].file) + 1);
-    append(sites[i].function, strlen(sites[i].function) + 1);
-    append(sites[i].name, strlen(sites[i].name) + 1);
-  }
-  const bool good = describe(buffer, static_cast<size_t>(at - buffer));
-  unlock_word(g_lock);
-  __libc_free(buffer);
-  return good ? first : 0;
-}
-
-// Numbers the module's groups and tells the recorder what they are. Returns false on failure.
-bool describe_groups(const raw::ModuleDescription& module) {
-  size_t bytes = 2 * sizeof(uint32_t);
-  for (uint64_t i = 0; i < module.groups; ++i) {
-    const raw::GroupDescription& group = *module.group[i];
-    bytes += 4 * sizeof(uint32_t) + sizeof(uint64_t) + group.accesses * sizeof(raw::AccessDescription) +
-             (group.strides != nullptr ? group.bases * sizeof(int64_t) : 0);
-  }
+// Numbers `count` things from `next` on, which the lock guards, and tells the recorder what they are. `fill` describes them, in
+// `bytes` bytes, by calls of the function that it is given. Returns false on failure; otherwise `first` is the first number.
+template <typename Fill>
+bool describe_all(raw::Description kind, uint32_t& next, uint32_t count, size_t bytes, uint32_t& first, Fill&& fill) {
+  bytes += 2 * sizeof(uint32_t);
   auto* const buffer = static_cast<char*>(__libc_malloc(sizeof(raw::DescriptionHeader) + bytes));
   if (buffer == nullptr) {
     stop(ENOMEM, self().clock);
     return false;
   }
   lock_word(g_lock);
-  const uint32_t first = g_next_group;
-  const auto count = static_cast<uint32_t>(module.groups);
-  g_next_group += count;
-  const raw::DescriptionHeader header = {raw::Description::kGroups, static_cast<uint32_t>(bytes)};
+  first = next;
+  next += count;
+  const raw::DescriptionHeader header = {kind, static_cast<uint32_t>(bytes)};
   char* at = buffer;
   const auto append = [&at](const void* from, size_t size) {
     memcpy(at, from, size);
@@ -663,21 +624,54 @@ bool describe_groups(const raw::ModuleDescription& module) {
   append(&header, sizeof header);
   append(&first, sizeof first);
   append(&count, sizeof count);
-  for (uint32_t i = 0; i < count; ++i) {
-    const raw::GroupDescription& group = *module.group[i];
-    const uint32_t numbers[4] = {group.accesses, group.bases, group.strides != nullptr ? 1u : 0u, 0};
-    append(numbers, sizeof numbers);
-    append(&group.private_references, sizeof group.private_references);
-    if (group.strides != nullptr) append(group.strides, group.bases * sizeof(int64_t));
-    for (uint32_t j = 0; j < group.accesses; ++j) {
-      raw::AccessDescription access = group.access[j];
-      access.site += *group.first_site;
-      append(&access, sizeof access);
-    }
-  }
+  fill(append);
   const bool good = describe(buffer, static_cast<size_t>(at - buffer));
   unlock_word(g_lock);
   __libc_free(buffer);
+  return good;
+}
+
+// Numbers `count` sites and tells the recorder what they are. Returns 0 on failure.
+uint32_t describe_sites(const raw::SiteDescription* sites, uint32_t count) {
+  size_t bytes = 0;
+  for (uint32_t i = 0; i < count; ++i)
+    bytes += sizeof(uint32_t) + strlen(sites[i].file) + strlen(sites[i].function) + strlen(sites[i].name) + 3;
+  uint32_t first = 0;
+  const bool good = describe_all(raw::Description::kSites, g_next_site, count, bytes, first, [&](const auto& append) {
+    for (uint32_t i = 0; i < count; ++i) {
+      append(&sites[i].line, sizeof sites[i].line);
+      append(sites[i].file, strlen(sites[i].file) + 1);
+      append(sites[i].function, strlen(sites[i].function) + 1);
+      append(sites[i].name, strlen(sites[i].name) + 1);
+    }
+  });
+  return good ? first : 0;
+}
+
+// Numbers the module's groups and tells the recorder what they are. Returns false on failure.
+bool describe_groups(const raw::ModuleDescription& module) {
+  const auto count = static_cast<uint32_t>(module.groups);
+  size_t bytes = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    const raw::GroupDescription& group = *module.group[i];
+    bytes += 4 * sizeof(uint32_t) + sizeof(uint64_t) + group.accesses * sizeof(raw::AccessDescription) +
+             (group.strides != nullptr ? group.bases * sizeof(int64_t) : 0);
+  }
+  uint32_t first = 0;
+  const bool good = describe_all(raw::Description::kGroups, g_next_group, count, bytes, first, [&](const auto& append) {
+    for (uint32_t i = 0; i < count; ++i) {
+      const raw::GroupDescription& group = *module.group[i];
+      const uint32_t numbers[4] = {group.accesses, group.bases, group.strides != nullptr ? 1u : 0u, 0};
+      append(numbers, sizeof numbers);
+      append(&group.private_references, sizeof group.private_references);
+      if (group.strides != nullptr) append(group.strides, group.bases * sizeof(int64_t));
+      for (uint32_t j = 0; j < group.accesses; ++j) {
+        raw::AccessDescription access = group.access[j];
+        access.site += *group.first_site;
+        append(&access, sizeof access);
+      }
+    }
+  });
   if (good) *module.first_group = first;
   return good;
 }
