@@ -9,9 +9,24 @@ import sys
 import tempfile
 import unittest
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 BIN = os.environ.get("MULTIGRAIN_TEST_BIN", "build/bin")
 SPIN = "while True: pass"
+
+
+@contextmanager
+def priced_machine(name, price, *costs):
+    """The file of a machine on which each of these costs is so many nanoseconds."""
+    with open(f"{BIN}/../share/multigrain/machines/{name}.json") as file:
+        machine = json.load(file)
+    for cost in costs:
+        machine["costs"][cost] = {"value": price, "unit": "ns", "source": "this test"}
+    with tempfile.TemporaryDirectory() as directory:
+        path = os.path.join(directory, "machine.json")
+        with open(path, "w") as file:
+            json.dump(machine, file)
+        yield path
 
 
 def mgrun(options, program, *arguments, before=(), directory="counted"):
@@ -228,16 +243,7 @@ class LineProtocols(unittest.TestCase):
 
     def test_checks_have_prices(self):
         def user(price):
-            with (
-                tempfile.TemporaryDirectory() as directory,
-                open(f"{BIN}/../share/multigrain/machines/dszoom-e6000.json") as file,
-            ):
-                machine = json.load(file)
-                for name in ("load_check", "store_check", "poll"):
-                    machine["costs"][name] = {"value": price, "unit": "ns", "source": "this test"}
-                path = os.path.join(directory, "machine.json")
-                with open(path, "w") as changed:
-                    json.dump(machine, changed)
+            with priced_machine("dszoom-e6000", price, "load_check", "store_check", "poll") as path:
                 return total(
                     profile(1, 1, "water", protocol="dszoom", machine=path, directory="counted-fine"), "user_ns"
                 )
@@ -328,15 +334,7 @@ class Charges(unittest.TestCase):
         # The first node's private memory, with a mesh, goes to the others: more than a ring has room for. How long they take to
         # receive it says nothing about how often anybody looks.
         def turns(price):
-            with (
-                tempfile.TemporaryDirectory() as directory,
-                open(f"{BIN}/../share/multigrain/machines/today-rdma.json") as file,
-            ):
-                machine = json.load(file)
-                machine["costs"]["receive_byte"] = {"value": price, "unit": "ns", "source": "this test"}
-                path = os.path.join(directory, "machine.json")
-                with open(path, "w") as changed:
-                    json.dump(machine, changed)
+            with priced_machine("today-rdma", price, "receive_byte") as path:
                 return profile(2, 1, "unstructured-kernel", protocol="mgs", machine=path)["run"]["turns"]
 
         fast, slow = turns(0), turns(1000)
@@ -344,13 +342,7 @@ class Charges(unittest.TestCase):
 
     def test_every_transition_of_a_page_is_charged(self):
         def jacobi(protocol, options, price):
-            with tempfile.TemporaryDirectory() as directory:
-                with open(f"{BIN}/../share/multigrain/machines/today-rdma.json") as file:
-                    machine = json.load(file)
-                machine["costs"]["transition"] = {"value": price, "unit": "ns", "source": "this test"}
-                path = os.path.join(directory, "machine.json")
-                with open(path, "w") as file:
-                    json.dump(machine, file)
+            with priced_machine("today-rdma", price, "transition") as path:
                 return profile(4, 1, "jacobi", protocol=protocol, machine=path, options=options)
 
         # One at a fault, at the end of a page's interval or at its release, and where a copy goes; MGS's messages come on top.

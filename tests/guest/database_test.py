@@ -117,6 +117,19 @@ class Database(unittest.TestCase):
     def bench(self, *options):
         return run_client(self.folder, "pgbench", "-n", "-c", str(CLIENTS), *options, "postgres")
 
+    def start_with_clients(self, *options):
+        """A server, and clients that have made some transactions and make more."""
+        server = self.start(*options)
+        self.fill()
+        bench = subprocess.Popen(
+            (f"{FOLDERS[-1]}/pgbench", "-n", "-h", self.folder, "-c", str(CLIENTS), "-T", "60", "postgres"),
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder, **user(),
+        )  # fmt: skip
+        until = time.monotonic() + PATIENCE_S
+        while int(server.ask(COUNT)) < 100 and time.monotonic() < until:
+            time.sleep(0.05)
+        return server, bench
+
     def test_sums_stay_and_workers_share_memory(self):
         for options in RUNS:
             with self.subTest(options=options):
@@ -140,18 +153,11 @@ class Database(unittest.TestCase):
     def test_a_backend_that_is_killed(self):
         for options in RUNS:
             with self.subTest(options=options):
-                server = self.start(*options)
-                self.fill()
-                bench = subprocess.Popen(
-                    (f"{FOLDERS[-1]}/pgbench", "-n", "-h", self.folder, "-c", str(CLIENTS), "-T", "60", "postgres"),
-                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder, **user(),
-                )  # fmt: skip
-                until = time.monotonic() + PATIENCE_S
-                while int(server.ask(COUNT)) < 100 and time.monotonic() < until:
-                    time.sleep(0.05)
+                server, bench = self.start_with_clients(*options)
                 victim = int(server.ask("select pid from pg_stat_activity where application_name='pgbench' limit 1"))
                 os.kill(victim, signal.SIGKILL)
                 committed = self.committed(bench)
+                until = time.monotonic() + PATIENCE_S
                 while run_client(self.folder, "psql", "-c", "select 1", "postgres").returncode != 0:
                     self.assertLess(time.monotonic(), until, server.log())
                     time.sleep(0.1)
@@ -162,15 +168,7 @@ class Database(unittest.TestCase):
     def test_a_node_that_is_killed(self):
         for options in RUNS[-2:]:
             with self.subTest(options=options):
-                server = self.start(*options)
-                self.fill()
-                bench = subprocess.Popen(
-                    (f"{FOLDERS[-1]}/pgbench", "-n", "-h", self.folder, "-c", str(CLIENTS), "-T", "60", "postgres"),
-                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder, **user(),
-                )  # fmt: skip
-                until = time.monotonic() + PATIENCE_S
-                while int(server.ask(COUNT)) < 100 and time.monotonic() < until:
-                    time.sleep(0.05)
+                server, bench = self.start_with_clients(*options)
                 os.kill(self.other_node(server.first()), signal.SIGKILL)
                 committed = self.committed(bench)
                 self.assertNotEqual(server.process.wait(PATIENCE_S), 0)
