@@ -383,6 +383,21 @@ bool MergedTrace::Implementation::advance(Stream& stream) {
   }
 }
 
+namespace {
+
+// Makes the group's present access the stream's item, behind so many private references.
+void next_is_access(Stream& stream, uint64_t private_references) {
+  const raw::AccessDescription& access = stream.group->accesses[stream.access];
+  stream.item = {.kind = static_cast<Kind>(access.kind),
+                 .size = access.bytes,
+                 .site = access.site,
+                 .address = stream.addresses[access.base] + static_cast<uint64_t>(access.offset),
+                 .private_references = private_references};
+  stream.next_clock = stream.clock + private_references + 1;
+}
+
+}  // namespace
+
 // Finds the group's next item. Returns false behind its last one.
 bool MergedTrace::Implementation::advance_in_group(Stream& stream) {
   const Group& group = *stream.group;
@@ -396,13 +411,7 @@ bool MergedTrace::Implementation::advance_in_group(Stream& stream) {
     privates = group.private_references;
     for (uint32_t base = 0; base < group.bases; ++base) stream.addresses[base] += group.strides[base];
   }
-  const raw::AccessDescription& access = group.accesses[stream.access];
-  stream.item = {.kind = static_cast<Kind>(access.kind),
-                 .size = access.bytes,
-                 .site = access.site,
-                 .address = stream.addresses[access.base] + static_cast<uint64_t>(access.offset),
-                 .private_references = privates};
-  stream.next_clock = stream.clock + privates + 1;
+  next_is_access(stream, privates);
   return true;
 }
 
@@ -437,13 +446,7 @@ bool MergedTrace::Implementation::read_record(Stream& stream) {
       stream.at += first + group.bases;
       stream.group = &group;
       stream.access = 0;
-      const raw::AccessDescription& access = group.accesses.front();
-      stream.item = {.kind = static_cast<Kind>(access.kind),
-                     .size = access.bytes,
-                     .site = access.site,
-                     .address = stream.addresses[access.base] + static_cast<uint64_t>(access.offset),
-                     .private_references = privates + group.private_references};
-      stream.next_clock = stream.clock + stream.item.private_references + 1;
+      next_is_access(stream, privates + group.private_references);
       return true;
     }
     stream.item = {.kind = kind,
