@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -24,6 +25,8 @@ STYLE = """
 ORDER = ("first", "second", "third", "fourth")
 PANEL_WIDTH, PANEL_HEIGHT, MARGIN, LEGEND = 430, 250, 20, 34
 PLOT_LEFT, PLOT_TOP, PLOT_BOTTOM, PLOT_RIGHT = 62, 44, 46, 12
+# Of a panel's title there is room for so many characters in a line, and for two lines.
+TITLE_CHARACTERS, TITLE_LINE = 54, 15
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,12 @@ class PanelDrawing:
 
     def draw(self) -> list[str]:
         panel, left, right = self.panel, self.x + PLOT_LEFT, self.x + PANEL_WIDTH - PLOT_RIGHT
-        out = [text_at(self.x + 8, self.y + 18, panel.title, "ink", "start", ' font-weight="600"')]
+        lines = textwrap.wrap(panel.title, TITLE_CHARACTERS, break_on_hyphens=False)
+        first = 18 - TITLE_LINE * (len(lines) - 1) // 2
+        out = [
+            text_at(self.x + 8, self.y + first + TITLE_LINE * i, line, "ink", "start", ' font-weight="600"')
+            for i, line in enumerate(lines)
+        ]
         for i in range(round((self.high - self.low) / self.step) + 1):
             value = self.low + i * self.step
             y = self.height_of(value)
