@@ -55,10 +55,28 @@ for plain in plain.o libplain.a "-L. -lplain"; do
 done
 says "libplain.a(plain.o) is not compiled" 2 "$bin/mgcc" -Werror=multigrain-unchecked-object main.o libplain.a -o in_parts
 [[ -z $("$bin/mgcc" -fno-multigrain-checks main.c plain.o -o in_parts 2>&1) ]] || fail "mgcc warns of a program without any checks"
+# Checks of another version: the number follows the name in the note.
+python3 - << 'TEXT' || fail "there is no note to change"
+note = b"\13\0\0\0\4\0\0\0\1\0\0\0Multigrain\0\0"
+data = open("part.o", "rb").read()
+at = data.index(note) + len(note)
+open("other.o", "wb").write(data[:at] + bytes([data[at] - 1]) + data[at + 1:])
+TEXT
+ar rcs libother.a other.o
+for other in other.o libother.a "-L. -lother"; do
+  read -ra other_words <<< "$other"
+  says "other.o" 2 "$bin/mgcc" main.o "${other_words[@]}" -o of_two
+  says "is not compiled with this version of the access checks" 2 "$bin/mgcc" main.o "${other_words[@]}" -o of_two
+done
+"$(type -P clang-19)" main.o other.o $("$bin/mgcc" --showme:link) -o of_two 2> link.log || fail "$(< link.log)"
+says "made by another version of mgcc" 2 "${run[@]}" --protocol dszoom ./of_two
 mkdir lib && "$bin/mgcc" -O2 -fPIC -shared part.c -o lib/libpart.so && "$bin/mgcc" -O2 main.c -Llib -lpart -Wl,-rpath,"$work/lib" -o with_shared
 expect "a shared library" 999 "${run[@]}" ./with_shared
 "$bin/mgcc" -flto -O2 -fmultigrain-checks=no-nests main.c part.c -o with_lto
 expect "-flto" 999 "${run[@]}" ./with_lto
+# A file's checks are there before it is linked, so files with and without -flto go together.
+"$bin/mgcc" -flto -O2 -c part.c -o lto_part.o && "$bin/mgcc" -flto -O2 main.o lto_part.o -o with_both
+expect "-flto beside without" 999 "${run[@]}" --protocol dszoom ./with_both
 readelf -n separate | grep -q Multigrain || fail "the executable has no note"
 objdump --dwarf=decodedline part.o | grep -q 'part.c *1 ' || fail "the lines of part.c are gone"
 

@@ -13,6 +13,7 @@
 
 #include "command.h"
 #include "count/note.h"
+#include "instrument/note.h"
 
 namespace multigrain::compiler {
 namespace {
@@ -138,6 +139,23 @@ bool may_be_checked(std::string_view bytes) {
   return head.e_type != ET_REL || bytes.find(kNote) != std::string_view::npos;
 }
 
+// Code without checks has no version of them. The description of a note, its version, follows the name, which is padded to words.
+bool has_no_other_version(std::string_view bytes) {
+  Elf64_Ehdr head;
+  if (!bytes.starts_with(kElf) || bytes.size() < sizeof head) return true;
+  std::memcpy(&head, bytes.data(), sizeof head);
+  // A shared library has a run of its own to be refused by: the system may have a newer one by then.
+  if (head.e_type != ET_REL) return true;
+  for (size_t at = bytes.find(kNote); at != std::string_view::npos; at = bytes.find(kNote, at + 1)) {
+    uint32_t version;
+    const size_t description = at + (kNote.size() + sizeof version - 1) / sizeof version * sizeof version;
+    if (description + sizeof version > bytes.size()) return true;
+    std::memcpy(&version, bytes.data() + description, sizeof version);
+    if (version != MG_FINE_VERSION) return false;
+  }
+  return true;
+}
+
 // What all files that are linked have to be, or should.
 struct Demand {
   std::string_view option;
@@ -159,6 +177,12 @@ constexpr Demand kChecked{.option = "mgcc",
                           .danger = "a run under a line protocol goes wrong where it accesses shared memory",
                           .holds = &may_be_checked,
                           .of_all = false};
+
+constexpr Demand kSameVersion{.option = "this mgcc",
+                              .is = "compiled with this version of the access checks",
+                              .danger = "a run under a line protocol would be refused",
+                              .holds = &has_no_other_version,
+                              .of_all = false};
 
 Status check_file(const std::string& name, const Demand& demand) {
   const std::optional<std::string> bytes = contents_of(name);
@@ -247,6 +271,10 @@ Status check_translated(const std::vector<std::string>& arguments) {
 
 Status check_checked(const std::vector<std::string>& arguments) {
   return check_all(arguments, kChecked);
+}
+
+Status check_versions(const std::vector<std::string>& arguments) {
+  return check_all(arguments, kSameVersion);
 }
 
 bool links_only_checked(const std::vector<std::string>& arguments) {

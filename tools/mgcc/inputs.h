@@ -1,4 +1,4 @@
-// What mgcc knows of the files that it links: whether all of them have access checks, are
+// What mgcc knows of the files that it links: whether all of them have access checks, and of its own version, are
 // counted, and have compiled translation. A run whose protocol Multigrain chooses
 // keeps memory coherent by lines only if no code can reach it without checks.
 #pragma once
@@ -25,6 +25,10 @@ namespace multigrain::compiler {
 
 // Fails if they link an object file, or a member of a static library, without access checks, and names it.
 [[nodiscard]] Status check_checked(const std::vector<std::string>& arguments);
+
+// Fails if they link an object file, or a member of a static library, whose access checks are of another version of their contract
+// (instrument/abi.h) than mgcc's own, and names it.
+[[nodiscard]] Status check_versions(const std::vector<std::string>& arguments);
 
 // The same as check_counted() for compiled translation (-fmultigrain-translate).
 [[nodiscard]] Status check_translated(const std::vector<std::string>& arguments);

@@ -188,6 +188,8 @@ int main(int argc, char** argv) {
                    checked.error().message.c_str());
     }
   }
+  if (request->links && request->show == Show::kNothing && request->checks)
+    if (const Status same = check_versions(request->arguments); !same) return complain(same.error());
   std::vector<std::string> words = command(*request, *places);
   switch (request->show) {
     case Show::kNothing:
