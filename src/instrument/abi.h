@@ -77,8 +77,8 @@ uint64_t __multigrain_store_8_in_loop(void* address, uint64_t value);
  * hazard is published. Of these entries only those whose names end in _miss keep registers: compiled code calls them by
  * the convention preserve_all (see the trampolines in src/instrument/runtime). */
 
-/* Compiled code calls these when a load of 1, 2, 4 or 8 bytes (it may cross lines, and need not be of shared memory)
- * returned the flag value, or a part of it. They return the value that the load is to have. */
+/* These load 1, 2, 4 or 8 bytes (they may cross lines, and need not be shared) where a check has failed. Compiled code calls
+ * them by an entry for each register (runtime/load_entries.cpp), code of older passes by these names. */
 uint64_t __multigrain_load_1_miss(const void* address);
 uint64_t __multigrain_load_2_miss(const void* address);
 uint64_t __multigrain_load_4_miss(const void* address);

@@ -9,6 +9,7 @@
 #include <random>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "coherence/hazard.h"
 #include "fake_line_protocol.h"
@@ -136,6 +137,63 @@ multigrain_test_call:
 .noaltmacro
 )");
 
+// For each entry of a load, a function that takes the address in rdi, calls the entry as compiled code does, and returns the
+// value in rax.
+struct LoadEntry {
+  const void* code;
+  uint64_t size;
+};
+extern "C" const std::array<LoadEntry, 92> multigrain_test_load_entries;
+asm(R"(
+  .pushsection .data.rel.ro, "aw"
+  .p2align 4
+  .globl multigrain_test_load_entries
+multigrain_test_load_entries:
+  .popsection
+.macro MULTIGRAIN_TEST_LOAD_ENTRY size
+  .pushsection .data.rel.ro, "aw"
+  .quad 1f, \size
+  .popsection
+1:
+.endm
+.macro MULTIGRAIN_TEST_LOAD_INTO size register
+  MULTIGRAIN_TEST_LOAD_ENTRY \size
+  pushq %\register
+  movq %rdi, %\register
+  call __multigrain_load_\size\()_\register
+  xchgq %\register, (%rsp)
+  popq %rax
+  ret
+.endm
+.macro MULTIGRAIN_TEST_LOAD_NUMBER size register
+  MULTIGRAIN_TEST_LOAD_ENTRY \size
+  pushq %r11
+  subq $16, %rsp
+  movups %\register, (%rsp)
+  movq %rdi, %r11
+  call __multigrain_load_\size\()_\register
+  movq %\register, %rax
+  movups (%rsp), %\register
+  addq $16, %rsp
+  cmpq %rdi, %r11
+  je 2f
+  ud2
+2:
+  popq %r11
+  ret
+.endm
+.irp name, rax, rcx, rdx, rbx, rsi, rdi, rbp, r8, r9, r10, r11, r12, r13, r14, r15
+MULTIGRAIN_TEST_LOAD_INTO 1 \name
+MULTIGRAIN_TEST_LOAD_INTO 2 \name
+MULTIGRAIN_TEST_LOAD_INTO 4 \name
+MULTIGRAIN_TEST_LOAD_INTO 8 \name
+.endr
+.irp number, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+MULTIGRAIN_TEST_LOAD_NUMBER 4 xmm\number
+MULTIGRAIN_TEST_LOAD_NUMBER 8 xmm\number
+.endr
+)");
+
 namespace {
 
 [[gnu::target("avx512f,avx512bw")]] void spoil_avx512() {
@@ -199,13 +257,14 @@ struct Entry {
   bool has_result;
   bool takes_size;  // as its second argument
   bool brings_line = true;
+  uint64_t loads = 0;  // the bytes of the result, which are those that are at the address
 };
 template <typename Function>
 const void* code(Function* function) {
   return reinterpret_cast<const void*>(function);
 }
 const std::array entries = {
-    Entry{"load_8_miss", code(&__multigrain_load_8_miss), true, false},
+    Entry{"load_8_miss", code(&__multigrain_load_8_miss), true, false, true, 8},
     Entry{"begin_store", code(&__multigrain_begin_store), false, false},
     Entry{"store_1", code(&__multigrain_store_1), false, false},
     Entry{"store_8", code(&__multigrain_store_8), false, false},
@@ -246,8 +305,8 @@ void expect_registers_kept(FakeLineProtocol& protocol, const Entry& entry, Vecto
   if (!entry.has_result) {
     EXPECT_EQ(result, rax);
   }
-  if (entry.code == code(&__multigrain_load_8_miss)) {
-    EXPECT_EQ(result, value);
+  if (entry.loads != 0) {
+    EXPECT_EQ(result, value & (~uint64_t{0} >> (64 - 8 * entry.loads)));
   }
   EXPECT_EQ(in.general, out.general);
   EXPECT_EQ(in.mask, out.mask);
@@ -261,11 +320,15 @@ void expect_registers_kept() {
   std::thread([&] {
     protocol.join();
     std::mt19937_64 random(1);
-    for (const Entry& entry : entries) {
+    std::vector<Entry> all(entries.begin(), entries.end());
+    for (const LoadEntry& entry : multigrain_test_load_entries)
+      all.push_back({"load", entry.code, true, false, true, entry.size});
+    for (const Entry& entry : all) {
       for (const Vectors vectors : {kXmm, kYmm, kXmm, kZmm, kYmm, kXmm}) {
         if (!has(vectors)) continue;
         for (const bool misses : {true, false}) {
-          SCOPED_TRACE(::testing::Message() << entry.name << ", vectors " << vectors << ", misses " << misses);
+          SCOPED_TRACE(::testing::Message()
+                       << entry.name << " " << entry.loads << ", vectors " << vectors << ", misses " << misses);
           expect_registers_kept(protocol, entry, vectors, misses, random);
         }
       }
@@ -345,6 +408,45 @@ TEST(Trampolines, EntriesStoreAndSayWhatIsPublished) {
     __multigrain_store_8(words, 10);
     EXPECT_EQ(words[0], 10);
     EXPECT_FALSE(any_hazard());
+  }).join();
+}
+
+// The entries of loads find parts of the flag value in words that are not, at all alignments, and then touch no hazard. What
+// lies in two words is loaded by the runtime.
+TEST(Trampolines, EntriesOfLoadsLookAtWholeWords) {
+  FakeLineProtocol protocol(4096, 6);
+  std::thread([&] {
+    protocol.join();
+    unsigned char* const memory = protocol.memory();
+    constexpr std::array<uint32_t, 8> words = {0xfffd0001, 0x0001fffd, 0xfdfdfdfd, 0xffffffff,
+                                               0xfffdfffc, 0xfefdfffd, 0,          0x12345678};
+    __multigrain_store(memory, sizeof words, words.data());
+    __multigrain_store_8_in_loop(memory + 64, 1);
+    const uint64_t published = __multigrain_hazards[MG_FINE_LOOP_HAZARD];
+    EXPECT_NE(published, 0);
+    Registers in{}, out{};
+    in.general[6] = _MM_MASK_MASK;
+    for (const LoadEntry& entry : multigrain_test_load_entries) {
+      for (size_t at = 0; at + entry.size <= sizeof words; ++at) {
+        uint64_t expected = 0;
+        std::memcpy(&expected, memory + at, entry.size);
+        in.general[8] = reinterpret_cast<uintptr_t>(memory + at);
+        EXPECT_EQ(multigrain_test_call(entry.code, 0, &in, &out, kXmm), expected) << entry.size << " at " << at;
+        const bool asks = entry.size < 4 ? at % 4 + entry.size > 4 : at % 4 != 0;
+        EXPECT_EQ(__multigrain_hazards[MG_FINE_LOOP_HAZARD], asks ? 0 : published) << entry.size << " at " << at;
+        __multigrain_hazards[MG_FINE_LOOP_HAZARD] = published;
+      }
+    }
+    __multigrain_hazards[MG_FINE_LOOP_HAZARD] = 0;
+    // The flag value may be the program's own, and is asked about.
+    const uint64_t flags = MG_FINE_FLAG64;
+    __multigrain_store(memory, sizeof flags, &flags);
+    for (const LoadEntry& entry : multigrain_test_load_entries) {
+      __multigrain_hazards[MG_FINE_LOOP_HAZARD] = published;
+      in.general[8] = reinterpret_cast<uintptr_t>(memory);
+      EXPECT_EQ(multigrain_test_call(entry.code, 0, &in, &out, kXmm), flags & (~uint64_t{0} >> (64 - 8 * entry.size)));
+      EXPECT_EQ(__multigrain_hazards[MG_FINE_LOOP_HAZARD], 0);
+    }
   }).join();
 }
 

@@ -7,6 +7,7 @@
 
 #include "entry_calls.h"
 #include "instrument/abi.h"
+#include "load_entries.h"
 #include "narrow_loads.h"
 #include "options.h"
 
@@ -98,28 +99,11 @@ class LoadChecks {
     // After a miss all loads of the group are made again, in order: a value that was loaded before an earlier load
     // missed would be out of order.
     SmallVector<std::pair<LoadInst*, Value*>, 8> values;
-    SmallVector<LoadInst*, 8> words;
-    if (any_of(group, [this](const LoadInst* load) { return is_narrow(f_, *load); })) {
-      // A narrow load's value alone does not tell whether it missed. So the loads are made again as loads of whole
-      // words, which are then checked as such.
-      SmallVector<Value*, 8> shifts;
-      for (LoadInst* load : group) {
-        slow.SetCurrentDebugLocation(load->getDebugLoc());
-        const bool narrow = is_narrow(f_, *load);
-        const Word word = narrow ? load_word_around(f_, slow, *load) : Word{cast<LoadInst>(load->clone()), nullptr};
-        if (!narrow) slow.Insert(word.load);
-        words.push_back(word.load);
-        shifts.push_back(word.shift);
-      }
-      for (const auto& [load, word, shift] : zip(group, words, shifts))
-        values.push_back({load, shift == nullptr ? word : part_of(f_, slow, {word, shift}, load->getType())});
-    } else {
-      for (LoadInst* load : group) {
-        slow.SetCurrentDebugLocation(load->getDebugLoc());
-        values.push_back({load, load_by_runtime(f_, slow, *load)});
-      }
-      if (again != nullptr) loop_hazard.hold_again(slow, address_of(f_, slow, *again), size_of(*again));
+    for (LoadInst* load : group) {
+      slow.SetCurrentDebugLocation(load->getDebugLoc());
+      values.push_back({load, load_by_runtime(f_, slow, *load)});
     }
+    if (again != nullptr) loop_hazard.hold_again(slow, address_of(f_, slow, *again), size_of(*again));
     for (auto& [load, value] : values) {
       PHINode* const phi = PHINode::Create(load->getType(), 2, "", tail->begin());
       phi->setDebugLoc(load->getDebugLoc());
@@ -132,7 +116,6 @@ class LoadChecks {
       phi->addIncoming(load, head);
       phi->addIncoming(value, missed);
     }
-    if (!words.empty()) check(loop_hazard, words, again);
     f_.compared_loads.insert(f_.compared_loads.end(), group.begin(), group.end());
     f_.changed = true;
   }
@@ -274,14 +257,7 @@ Value* load_by_runtime(const CheckedFunction& function, IRBuilder<>& builder, co
   Type* const type = load.getType();
   const uint64_t size = function.layout.getTypeStoreSize(type);
   auto* const pointer = const_cast<Value*>(load.getPointerOperand());
-  if (size <= 8) {
-    const std::string name = ("__multigrain_load_" + Twine(size) + "_miss").str();
-    CallInst* const value = call_cold_entry(
-        builder, cold_entry(function.module, name, FunctionType::get(function.i64, {function.ptr}, false)), {pointer});
-    Type* const integer = builder.getIntNTy(static_cast<unsigned>(size * 8));
-    Value* const narrow = builder.CreateTrunc(value, integer);
-    return type->isPointerTy() ? builder.CreateIntToPtr(narrow, type) : builder.CreateBitCast(narrow, type);
-  }
+  if (size <= 8 && isPowerOf2_64(size)) return call_load_entry(builder, pointer, type);
   AllocaInst* const value = function.local(type);
   call_cold_entry(builder,
                   cold_entry(function.module, "__multigrain_load_range_miss",

@@ -17,6 +17,7 @@
 #include "entry_calls.h"
 #include "fences.h"
 #include "instrument/abi.h"
+#include "load_entries.h"
 #include "options.h"
 #include "polls.h"
 #include "shared.h"
@@ -403,8 +404,11 @@ void LoopHazard::finish() {
                                                    FunctionType::get(Type::getVoidTy(function_.getContext()), false));
   for (Instruction& instruction : instructions(function_)) {
     auto* const call = dyn_cast<CallInst>(&instruction);
-    if (call == nullptr || !is_cold(*call)) continue;
+    if (call == nullptr) continue;
     IRBuilder<> builder(call);
+    // This entry clears the hazard only if it waits. If the hazard is still published, the entry of the next store finds that.
+    if (is_load_entry(*call)) note_cleared(builder);
+    if (!is_cold(*call)) continue;
     if (is_call_of(*call, kPollMiss)) {
       // One entry clears the hazard and polls.
       call->setCalledFunction(clear_and_poll);

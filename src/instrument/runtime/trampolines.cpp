@@ -221,7 +221,11 @@ MULTIGRAIN_TRAMPOLINE multigrain_cache_rights_keep multigrain_cache_rights 0
 .irp size, 1, 2, 4, 8
 .hidden multigrain_store_\size\()_miss
 MULTIGRAIN_TRAMPOLINE multigrain_store_\size\()_miss multigrain_store_small_miss 0 "movl $\size, %edx"
-MULTIGRAIN_TRAMPOLINE __multigrain_load_\size\()_miss multigrain_load_miss 1 "movl $\size, %esi"
+.hidden multigrain_load_\size\()_miss
+MULTIGRAIN_TRAMPOLINE multigrain_load_\size\()_miss multigrain_load_miss 1 "movl $\size, %esi"
+.globl __multigrain_load_\size\()_miss
+.type __multigrain_load_\size\()_miss, @function
+.set __multigrain_load_\size\()_miss, multigrain_load_\size\()_miss
 .endr
 MULTIGRAIN_TRAMPOLINE __multigrain_batch_miss multigrain_batch_miss 1
 MULTIGRAIN_TRAMPOLINE __multigrain_translate_read_miss multigrain_translate_read_miss 0
