@@ -10,7 +10,7 @@ packages=(g++ cmake ninja-build pkg-config m4 libfmt-dev libcli11-dev nlohmann-j
           libzstd-dev libxxhash-dev python3-dev python3-venv)
 case "${1-}" in
   build) ;;
-  test) packages+=(libclang-rt-19-dev llvm-19 llvm-19-linker-tools openmpi-bin mpich slurm-client slurmctld slurmd slurm-wlm-basic-plugins munge
+  test) packages+=(libclang-rt-19-dev llvm-19 llvm-19-linker-tools lld-19 openmpi-bin mpich slurm-client slurmctld slurmd slurm-wlm-basic-plugins munge
                    openssh-server openssh-client iproute2 gdb valgrind postgresql-15
                    chromium chromium-driver fonts-dejavu-core
                    clang-format-19 clang-tidy-19 doxygen) ;;
