@@ -18,6 +18,7 @@
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
+#include <zstd.h>
 
 namespace multigrain::checkpoint {
 namespace {
@@ -25,7 +26,11 @@ namespace {
 constexpr uint64_t kHeadMagic = 0x3144'4145'4847'4d00;  // "\0MGHEAD1"
 constexpr uint64_t kPartMagic = 0x3154'5241'5047'4d00;  // "\0MGPART1"
 constexpr uint64_t kNoPage = ~uint64_t{0};
-constexpr size_t kBufferBytes = size_t{1} << 20;
+constexpr uint64_t kAbsent = uint64_t{1} << 63;  // in the number of a page that has no bytes
+
+// The first of zstd's ordinary levels: what the others save is not worth the time, during which all processors wait.
+constexpr int kLevel = 1;
+constexpr size_t kBlockBytes = size_t{1} << 20;
 
 // The head's file: this, then the parts, then the checksum of both.
 struct HeadRecord {
@@ -39,20 +44,37 @@ struct HeadRecord {
   uint64_t root;
   std::array<char, 16> protocol;
   uint32_t line_size;
-  uint32_t reserved;
+  uint32_t parts;
 };
-static_assert(sizeof(HeadRecord) == 80 && sizeof(Part) == 16);
+static_assert(sizeof(HeadRecord) == 80);
 
-// A part's file: this, the extents, the runs, the superblocks, the words of their bitmaps, and then for each page its
-// number and its bytes; at the end a number that no page has.
+struct NodePartRecord {
+  uint64_t node;
+  Part part;
+};
+static_assert(sizeof(NodePartRecord) == 32);
+
+// A part's file: this, and then blocks.
 struct PartRecord {
   uint64_t magic;
   uint32_t version;
   uint32_t node;
   uint64_t number;
+  uint64_t before;
+};
+static_assert(sizeof(PartRecord) == 32);
+
+// A block: this, and then a frame of zstd; or its bytes as they are, if the two lengths are equal.
+struct BlockRecord {
+  uint32_t bytes;
+  uint32_t packed_bytes;
+};
+
+// The bytes of all blocks: this, the extents, the runs, the superblocks, the words of their bitmaps, and then for each page its
+// number and its bytes; at the end a number that no page has.
+struct BooksRecord {
   uint64_t extents, runs, superblocks, bitmap_words;
 };
-static_assert(sizeof(PartRecord) == 56);
 
 struct ExtentRecord {
   uint64_t first, pages;
@@ -168,7 +190,7 @@ Result<std::optional<Head>> read_head(const std::string& folder) {
   if (record.magic != kHeadMagic) return fail("'{}' is no checkpoint", name);
   if (record.version != kVersion)
     return fail("'{}' has version {}, and this Multigrain reads version {}", name, record.version, kVersion);
-  if (bytes.size() != sizeof record + uint64_t{record.nodes} * sizeof(Part) + sizeof(uint64_t))
+  if (bytes.size() != sizeof record + uint64_t{record.parts} * sizeof(NodePartRecord) + sizeof(uint64_t))
     return fail("'{}' is truncated", name);
   uint64_t checksum;
   std::memcpy(&checksum, bytes.data() + bytes.size() - sizeof checksum, sizeof checksum);
@@ -183,12 +205,24 @@ Result<std::optional<Head>> read_head(const std::string& folder) {
                   .protocol = record.protocol};
   head.number = record.number;
   head.root = record.root;
-  head.parts.resize(record.nodes);
-  std::memcpy(head.parts.data(), bytes.data() + sizeof record, record.nodes * sizeof(Part));
+  const auto senseless = [&] { return fail("'{}' makes no sense", name); };
+  if (record.nodes > record.parts) return senseless();
+  head.chains.resize(record.nodes);
+  for (uint32_t i = 0; i < record.parts; ++i) {
+    NodePartRecord one;
+    std::memcpy(&one, bytes.data() + sizeof record + i * sizeof one, sizeof one);
+    if (one.node >= record.nodes) return senseless();
+    head.chains[one.node].push_back(one.part);
+  }
+  for (const std::vector<Part>& chain : head.chains)
+    if (chain.empty() || chain.back().number != head.number) return senseless();
   return head;
 }
 
 Status write_head(const std::string& folder, const Head& head) {
+  std::vector<NodePartRecord> parts;
+  for (size_t n = 0; n < head.chains.size(); ++n)
+    for (const Part& part : head.chains[n]) parts.push_back({n, part});
   const HeadRecord record{.magic = kHeadMagic,
                           .version = kVersion,
                           .nodes = head.machine.nodes,
@@ -199,10 +233,10 @@ Status write_head(const std::string& folder, const Head& head) {
                           .root = head.root,
                           .protocol = head.machine.protocol,
                           .line_size = head.machine.line_size,
-                          .reserved = 0};
-  std::vector<std::byte> bytes(sizeof record + head.parts.size() * sizeof(Part) + sizeof(uint64_t));
+                          .parts = static_cast<uint32_t>(parts.size())};
+  std::vector<std::byte> bytes(sizeof record + parts.size() * sizeof parts[0] + sizeof(uint64_t));
   std::memcpy(bytes.data(), &record, sizeof record);
-  std::memcpy(bytes.data() + sizeof record, head.parts.data(), head.parts.size() * sizeof(Part));
+  std::memcpy(bytes.data() + sizeof record, parts.data(), parts.size() * sizeof parts[0]);
   const uint64_t checksum = hash_of(std::span(bytes).first(bytes.size() - sizeof checksum));
   std::memcpy(bytes.data() + bytes.size() - sizeof checksum, &checksum, sizeof checksum);
 
@@ -237,72 +271,91 @@ std::optional<std::string> difference(const Machine& written, const Machine& her
   return std::nullopt;
 }
 
-void remove_other_parts(const std::string& folder, uint64_t number, NodeId node) {
+void remove_parts(const std::string& folder, const std::function<bool(uint64_t, unsigned)>& is_to_go) {
   constexpr std::string_view kBegin = "memory-";
-  const std::string end = fmt::format("-{}", node.value);
-  const std::string kept = part_name(folder, number, node);
   std::error_code failed;
   for (std::filesystem::directory_iterator entry(folder, failed), last; !failed && entry != last;
        entry.increment(failed)) {
     const std::string name = entry->path().filename();
-    if (name.size() <= kBegin.size() + end.size() || !name.starts_with(kBegin) || !name.ends_with(end)) continue;
-    const std::string digits = name.substr(kBegin.size(), name.size() - kBegin.size() - end.size());
-    if (digits.find_first_not_of("0123456789") != digits.npos) continue;
-    const std::string whole = folder + "/" + name;
-    if (whole != kept) unlink(whole.c_str());
+    if (!name.starts_with(kBegin)) continue;
+    uint64_t number = 0;
+    unsigned node = 0;
+    const char* const end = name.data() + name.size();
+    const auto first = std::from_chars(name.data() + kBegin.size(), end, number);
+    if (first.ec != std::errc{} || first.ptr == end || *first.ptr != '-') continue;
+    const auto second = std::from_chars(first.ptr + 1, end, node);
+    if (second.ec != std::errc{} || second.ptr != end) continue;
+    if (is_to_go(number, node)) unlink((folder + "/" + name).c_str());
   }
 }
 
 // --- Writing a part
 
-void PartWriter::FreeState::operator()(void* state) const {
+void PartWriter::FreeHash::operator()(void* state) const {
   XXH3_freeState(static_cast<XXH3_state_t*>(state));
 }
 
+void PartWriter::FreeCompressor::operator()(void* state) const {
+  ZSTD_freeCCtx(static_cast<ZSTD_CCtx*>(state));
+}
+
 PartWriter::PartWriter(std::string name, FileDescriptor file)
-    : name_(std::move(name)), file_(std::move(file)), hash_(XXH3_createState()) {
-  buffer_.reserve(kBufferBytes);
+    : name_(std::move(name)), file_(std::move(file)), hash_(XXH3_createState()), compressor_(ZSTD_createCCtx()) {
+  block_.reserve(kBlockBytes);
+  packed_.resize(sizeof(BlockRecord) + ZSTD_compressBound(kBlockBytes));
+  if (compressor_ == nullptr) failed_ = ENOMEM;
   XXH3_64bits_reset(static_cast<XXH3_state_t*>(hash_.get()));
 }
 
-Result<PartWriter> PartWriter::create(const std::string& folder, uint64_t number, NodeId node) {
+Result<PartWriter> PartWriter::create(const std::string& folder, uint64_t number, NodeId node, uint64_t before) {
   std::string name = part_name(folder, number, node);
   FileDescriptor file(::open(name.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (!file.is_open()) return fail_errno(errno, fmt::format("cannot write '{}'", name));
   PartWriter writer(std::move(name), std::move(file));
-  PartRecord record{};
-  record.magic = kPartMagic;
-  record.version = kVersion;
-  record.node = node.value;
-  record.number = number;
-  writer.add(&record, offsetof(PartRecord, extents));
+  writer.number_ = number;
+  const PartRecord record{
+      .magic = kPartMagic, .version = kVersion, .node = node.value, .number = number, .before = before};
+  writer.write(std::as_bytes(std::span(&record, 1)));
   return writer;
 }
 
 void PartWriter::add(const void* bytes, size_t size) {
   const auto* from = static_cast<const std::byte*>(bytes);
   while (size != 0) {
-    const size_t some = std::min(size, kBufferBytes - buffer_.size());
-    buffer_.insert(buffer_.end(), from, from + some);
+    const size_t some = std::min(size, kBlockBytes - block_.size());
+    block_.insert(block_.end(), from, from + some);
     from += some;
     size -= some;
-    if (buffer_.size() == kBufferBytes) flush();
+    if (block_.size() == kBlockBytes) flush();
   }
 }
 
 void PartWriter::flush() {
-  if (failed_ == 0) {
-    XXH3_64bits_update(static_cast<XXH3_state_t*>(hash_.get()), buffer_.data(), buffer_.size());
-    bytes_ += buffer_.size();
-    failed_ = write_all(file_.get(), buffer_);
+  if (failed_ == 0 && !block_.empty()) {
+    std::byte* const to = packed_.data() + sizeof(BlockRecord);
+    size_t size = ZSTD_compressCCtx(static_cast<ZSTD_CCtx*>(compressor_.get()), to,
+                                    packed_.size() - sizeof(BlockRecord), block_.data(), block_.size(), kLevel);
+    if (ZSTD_isError(size) || size >= block_.size()) {
+      size = block_.size();
+      std::memcpy(to, block_.data(), size);
+    }
+    const BlockRecord record{static_cast<uint32_t>(block_.size()), static_cast<uint32_t>(size)};
+    std::memcpy(packed_.data(), &record, sizeof record);
+    write(std::span(packed_).first(sizeof record + size));
   }
-  buffer_.clear();
+  block_.clear();
+}
+
+void PartWriter::write(std::span<const std::byte> bytes) {
+  if (failed_ != 0) return;
+  XXH3_64bits_update(static_cast<XXH3_state_t*>(hash_.get()), bytes.data(), bytes.size());
+  bytes_ += bytes.size();
+  failed_ = write_all(file_.get(), bytes);
 }
 
 void PartWriter::add_books(const SpaceImage& space, const SmallImage& small) {
-  const std::array<uint64_t, 4> counts{space.extents.size(), space.runs.size(), small.superblocks.size(),
-                                       small.bitmaps.size()};
-  add(counts.data(), sizeof counts);
+  const BooksRecord books{space.extents.size(), space.runs.size(), small.superblocks.size(), small.bitmaps.size()};
+  add(&books, sizeof books);
   for (const Extent& extent : space.extents) {
     const ExtentRecord record = record_of(extent);
     add(&record, sizeof record);
@@ -325,6 +378,11 @@ void PartWriter::add_page(PageId page, std::span<const std::byte> bytes) {
   add(bytes.data(), bytes.size());
 }
 
+void PartWriter::add_absent(PageId page) {
+  const uint64_t value = page.value | kAbsent;
+  add(&value, sizeof value);
+}
+
 Result<Part> PartWriter::finish() {
   add(&kNoPage, sizeof kNoPage);
   flush();
@@ -334,13 +392,13 @@ Result<Part> PartWriter::finish() {
     unlink(name_.c_str());
     return fail_errno(failed_, fmt::format("cannot write '{}'", name_));
   }
-  return Part{bytes_, XXH3_64bits_digest(static_cast<XXH3_state_t*>(hash_.get()))};
+  return Part{number_, bytes_, XXH3_64bits_digest(static_cast<XXH3_state_t*>(hash_.get()))};
 }
 
 // --- Reading a part
 
-Result<PartReader> PartReader::open(const std::string& folder, uint64_t number, NodeId node, const Part& part) {
-  std::string name = part_name(folder, number, node);
+Result<PartReader> PartReader::open(const std::string& folder, NodeId node, const Part& part, const Part* before) {
+  std::string name = part_name(folder, part.number, node);
   const FileDescriptor file(::open(name.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat status{};
   if (!file.is_open() || fstat(file.get(), &status) != 0)
@@ -357,8 +415,10 @@ Result<PartReader> PartReader::open(const std::string& folder, uint64_t number, 
     return fail("'{}' is damaged: its checksum is not what the head of the checkpoint says", reader.name_);
   PartRecord record;
   std::memcpy(&record, reader.all_.data(), sizeof record);
-  if (record.magic != kPartMagic || record.version != kVersion || record.node != node.value || record.number != number)
+  if (record.magic != kPartMagic || record.version != kVersion || record.node != node.value ||
+      record.number != part.number || record.before != (before == nullptr ? 0 : before->number))
     return fail("'{}' is another part than its name says", reader.name_);
+  reader.rest_ = reader.rest_.subspan(sizeof record);
   return reader;
 }
 
@@ -373,19 +433,43 @@ tl::unexpected<Error> PartReader::senseless() const {
 template <typename Record>
 bool PartReader::take(Record& record) {
   static_assert(std::is_trivially_copyable_v<Record>);
+  return take(&record, sizeof record);
+}
+
+bool PartReader::take(void* bytes, size_t size) {
+  auto* to = static_cast<std::byte*>(bytes);
+  while (size != 0) {
+    if (at_ == block_.size() && !next_block()) return false;
+    const size_t some = std::min(size, block_.size() - at_);
+    std::memcpy(to, block_.data() + at_, some);
+    at_ += some;
+    to += some;
+    size -= some;
+  }
+  return true;
+}
+
+bool PartReader::next_block() {
+  BlockRecord record;
   if (rest_.size() < sizeof record) return false;
   std::memcpy(&record, rest_.data(), sizeof record);
-  rest_ = rest_.subspan(sizeof record);
+  const std::span<const std::byte> after = rest_.subspan(sizeof record);
+  if (record.bytes == 0 || record.bytes > kBlockBytes || record.packed_bytes > after.size()) return false;
+  block_.resize(record.bytes);
+  at_ = 0;
+  if (record.packed_bytes == record.bytes)
+    std::memcpy(block_.data(), after.data(), record.bytes);
+  else if (ZSTD_decompress(block_.data(), block_.size(), after.data(), record.packed_bytes) != block_.size())
+    return false;
+  rest_ = after.subspan(record.packed_bytes);
   return true;
 }
 
 Status PartReader::read_books(SpaceImage& space, SmallImage& small) {
-  PartRecord head;
-  if (!take(head)) return senseless();
-  // A count beyond the file's length makes no sense, and would take all memory.
-  for (const uint64_t count : {head.extents, head.runs, head.superblocks, head.bitmap_words})
-    if (count > rest_.size()) return senseless();
-  for (uint64_t i = 0; i < head.extents; ++i) {
+  // Lists grow as their records are read: a wrong number would take all memory.
+  BooksRecord books;
+  if (!take(books)) return senseless();
+  for (uint64_t i = 0; i < books.extents; ++i) {
     ExtentRecord record;
     if (!take(record)) return senseless();
     const bool is_known = record.policy <= static_cast<uint8_t>(HomePolicy::kNode) &&
@@ -394,17 +478,21 @@ Status PartReader::read_books(SpaceImage& space, SmallImage& small) {
     if (!is_known) return senseless();
     space.extents.push_back(extent_of(record));
   }
-  for (uint64_t i = 0; i < head.runs; ++i) {
+  for (uint64_t i = 0; i < books.runs; ++i) {
     RunRecord record;
     if (!take(record)) return senseless();
     space.runs.push_back({record.first, record.pages, record.kind, record.is_allocated != 0, record.is_dirty != 0});
   }
-  small.superblocks.resize(head.superblocks);
-  for (SmallImage::Superblock& superblock : small.superblocks)
+  for (uint64_t i = 0; i < books.superblocks; ++i) {
+    SmallImage::Superblock superblock;
     if (!take(superblock)) return senseless();
-  small.bitmaps.resize(head.bitmap_words);
-  for (uint64_t& word : small.bitmaps)
+    small.superblocks.push_back(superblock);
+  }
+  for (uint64_t i = 0; i < books.bitmap_words; ++i) {
+    uint64_t word;
     if (!take(word)) return senseless();
+    small.bitmaps.push_back(word);
+  }
   return {};
 }
 
@@ -412,13 +500,13 @@ Result<std::optional<PartReader::Page>> PartReader::next_page(size_t page_size) 
   uint64_t page;
   if (!take(page)) return senseless();
   if (page == kNoPage) {
-    if (!rest_.empty()) return senseless();
+    if (!rest_.empty() || at_ != block_.size()) return senseless();
     return std::nullopt;
   }
-  if (rest_.size() < page_size) return senseless();
-  const Page found{PageId(page), rest_.first(page_size)};
-  rest_ = rest_.subspan(page_size);
-  return found;
+  if ((page & kAbsent) != 0) return Page{PageId(page & ~kAbsent), {}};
+  page_.resize(page_size);
+  if (!take(page_.data(), page_size)) return senseless();
+  return Page{PageId(page), page_};
 }
 
 }  // namespace multigrain::checkpoint

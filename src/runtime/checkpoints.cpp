@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <memory>
 #include <system_error>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "instrument/abi.h"
@@ -18,9 +20,9 @@ namespace multigrain {
 
 using checkpoint::FolderLock;
 using checkpoint::Head;
+using checkpoint::NodeParts;
 using checkpoint::Part;
 using checkpoint::PartReader;
-using checkpoint::PartWriter;
 
 constinit Checkpoints* Checkpoints::g_checkpoints = nullptr;
 
@@ -66,15 +68,18 @@ Status Checkpoints::create(Node& node) {
           folder.c_str());
     made->lock_ = std::move(*lock);
   }
-  if (config.node == NodeId(0) && !folder.empty()) {
-    const auto head = checkpoint::read_head(folder);
+  if (!folder.empty()) {
+    auto head = checkpoint::read_head(folder);
+    if (!head && config.node != NodeId(0)) head = std::nullopt;  // Node 0 refuses the run.
     if (!head) return fail("--checkpoint: {}; remove it, or name another folder", head.error().message);
-    if (*head && (*head)->machine.program != made->machine().program)
+    if (*head && (*head)->machine.program != made->machine().program && config.node == NodeId(0))
       return fail(
           "--checkpoint: '{}' has a checkpoint of another program, or of another build of this one; remove it, or name another "
           "folder",
           folder);
     if (*head) made->number_ = (*head)->number;
+    const bool has_parts = *head && config.node.value < (*head)->chains.size();
+    made->parts_.emplace(folder, config.node, has_parts ? (*head)->chains[config.node.value] : std::vector<Part>{});
   }
   g_checkpoints = made.release();
   return {};
@@ -121,7 +126,7 @@ Status Checkpoints::begin() {
   if (!node_.config().restart.empty()) {
     const auto head = head_to_restore();
     if (!head) return tl::unexpected(head.error());
-    if (const Status restored = restore_own_part(*head); !restored)
+    if (const Status restored = restore_own_parts(*head); !restored)
       return fail("--restart: {}", restored.error().message);
     const Config& config = node_.config();
     std::string error;
@@ -161,7 +166,7 @@ void Checkpoints::restore_here(void*) {
   Checkpoints& self = *get();
   const auto head = self.head_to_restore();
   if (!head) die(2, head.error().message.c_str());
-  if (const Status restored = self.restore_own_part(*head); !restored)
+  if (const Status restored = self.restore_own_parts(*head); !restored)
     die(2, {"--restart: ", restored.error().message.c_str()});
   self.restored_root_ = reinterpret_cast<void*>(head->root);
 }
@@ -176,31 +181,54 @@ Result<std::optional<FolderLock>> Checkpoints::keep_writers_away() const {
   return std::move(*lock);
 }
 
-Status Checkpoints::restore_own_part(const Head& head) {
+Status Checkpoints::restore_own_parts(const Head& head) {
   const NodeId self = node_.config().node;
   const auto undisturbed = keep_writers_away();
   if (!undisturbed) return tl::unexpected(undisturbed.error());
-  auto part = PartReader::open(node_.config().restart, head.number, self, head.parts[self.value]);
-  if (!part) return tl::unexpected(part.error());
+  // All is looked at before memory is touched.
+  const std::vector<Part>& chain = head.chains[self.value];
+  std::vector<PartReader> parts;
+  for (size_t i = 0; i < chain.size(); ++i) {
+    auto part = PartReader::open(node_.config().restart, self, chain[i], i == 0 ? nullptr : &chain[i - 1]);
+    if (!part) return tl::unexpected(part.error());
+    parts.push_back(std::move(*part));
+  }
   SpaceImage space;
   SmallImage small;
-  if (const Status read = part->read_books(space, small); !read) return read;
+  if (const Status read = parts.back().read_books(space, small); !read) return read;
   SharedHeap& heap = node_.heap();
   if (self == NodeId(0))
     if (const Status restored = heap.restore(space); !restored) return restored;
   if (const Status restored = heap.restore(small); !restored) return restored;
-  const Region& region = node_.region();
-  while (true) {
-    const auto page = part->next_page(region.page_size());
-    if (!page) return tl::unexpected(page.error());
-    if (!*page) return {};
-    if (!heap.find((*page)->page)) return fail("the checkpoint has a page outside of its extents");
-    std::byte* const to = region.view((*page)->page);
-    if (node_.has_line_protocol())
-      __multigrain_store(to, (*page)->bytes.size(), (*page)->bytes.data());
-    else
-      std::memcpy(to, (*page)->bytes.data(), (*page)->bytes.size());
+  // Of each page the last part that has it counts. An earlier one may be of memory that was freed since, which must stay untouched.
+  std::unordered_set<uint64_t> done;
+  while (!parts.empty()) {
+    const bool is_last_to_read = parts.size() == 1;
+    while (true) {
+      const auto page = parts.back().next_page(node_.region().page_size());
+      if (!page) return tl::unexpected(page.error());
+      if (!*page) break;
+      if (is_last_to_read ? done.contains((*page)->page.value) : !done.insert((*page)->page.value).second) continue;
+      if ((*page)->bytes.empty()) continue;
+      if (const Status restored = restore((*page)->page, (*page)->bytes); !restored) return restored;
+    }
+    parts.pop_back();
+    SpaceImage earlier_space;
+    SmallImage earlier_small;
+    if (!parts.empty())
+      if (const Status read = parts.back().read_books(earlier_space, earlier_small); !read) return read;
   }
+  return {};
+}
+
+Status Checkpoints::restore(PageId page, std::span<const std::byte> bytes) {
+  if (!node_.heap().find(page)) return fail("the checkpoint has a page outside of its extents");
+  std::byte* const to = node_.region().view(page);
+  if (node_.has_line_protocol())
+    __multigrain_store(to, bytes.size(), bytes.data());
+  else
+    std::memcpy(to, bytes.data(), bytes.size());
+  return {};
 }
 
 int Checkpoints::take(const void* root, void (*meet)(Node& node, SyncId barrier, const void* site), const void* site) {
@@ -224,12 +252,14 @@ int Checkpoints::take(const void* root, void (*meet)(Node& node, SyncId barrier,
   if (place == 0) {
     const BootHeapScope boot;
     volatile Saved& mine = saved(config.node.value);
-    const auto part = save(number);
-    if (!part)
-      std::fprintf(stderr, "multigrain: node %u: --checkpoint: %s\n", config.node.value, part.error().message.c_str());
-    mine.bytes = part ? part->bytes : 0;
-    mine.checksum = part ? part->checksum : 0;
-    mine.has_failed = part ? 0 : 1;
+    const auto written = save(number);
+    if (!written)
+      std::fprintf(stderr, "multigrain: node %u: --checkpoint: %s\n", config.node.value,
+                   written.error().message.c_str());
+    mine.bytes = written ? written->part.bytes : 0;
+    mine.checksum = written ? written->part.checksum : 0;
+    mine.before = written ? written->before : 0;
+    mine.has_failed = written ? 0 : 1;
   }
   meet(node_, meeting_point(), site);
   if (processor == 0) {
@@ -241,18 +271,21 @@ int Checkpoints::take(const void* root, void (*meet)(Node& node, SyncId barrier,
   const auto result = static_cast<int>(control().result);
   if (place == 0) {
     const BootHeapScope boot;
-    checkpoint::remove_other_parts(node_.config().checkpoint, result == 1 ? number : number - 1, config.node);
+    parts_->end(result == 1);
+    // What a run with more nodes has left.
+    if (result == 1 && processor == 0)
+      checkpoint::remove_parts(config.checkpoint, [&](uint64_t, unsigned node) { return node >= config.nodes; });
   }
   return result;
 }
 
 // Every page is read as the program could read it. So what is saved is what the program would have seen.
-Result<Part> Checkpoints::save(uint64_t number) {
+Result<NodeParts::Written> Checkpoints::save(uint64_t number) {
   const Config& config = node_.config();
   SharedHeap& heap = node_.heap();
-  auto writer = PartWriter::create(node_.config().checkpoint, number, config.node);
-  if (!writer) return tl::unexpected(writer.error());
-  writer->add_books(config.node == NodeId(0) ? heap.space_image() : SpaceImage{}, heap.small_image());
+  const SpaceImage space = config.node == NodeId(0) ? heap.space_image() : SpaceImage{};
+  if (const Status begun = parts_->begin(number, space, heap.small_image()); !begun)
+    return tl::unexpected(begun.error());
   const Region& region = node_.region();
   const size_t size = region.page_size();
   std::vector<std::byte> page(size);
@@ -269,10 +302,10 @@ Result<Part> Checkpoints::save(uint64_t number) {
         __multigrain_load(from, size, page.data());
       else
         std::memcpy(page.data(), from, size);
-      if (std::memcmp(page.data(), zeros.data(), size) != 0) writer->add_page(at, page);
+      if (std::memcmp(page.data(), zeros.data(), size) != 0) parts_->add(at, page);
     }
   }
-  return writer->finish();
+  return parts_->finish();
 }
 
 int Checkpoints::commit(uint64_t number, const void* root) {
@@ -289,19 +322,24 @@ int Checkpoints::commit(uint64_t number, const void* root) {
     tell("there are no checkpoints of programs that share their globals (mg_share_globals)");
     return -ENOTSUP;
   }
-  Head head{.machine = machine(), .number = number, .root = reinterpret_cast<uint64_t>(root), .parts = {}};
+  Head head{.machine = machine(), .number = number, .root = reinterpret_cast<uint64_t>(root), .chains = chains_};
+  head.chains.resize(node_.config().nodes);
   for (unsigned n = 0; n < node_.config().nodes; ++n) {
     const volatile Saved& part = saved(n);
     if (part.has_failed != 0) {
       tell(fmt::format("node {} could not write its part", n));
       return -EIO;
     }
-    head.parts.push_back({part.bytes, part.checksum});
+    std::vector<Part>& chain = head.chains[n];
+    if (part.before == 0) chain.clear();
+    MG_CHECK(part.before == (chain.empty() ? 0 : chain.back().number), n, part.before);
+    chain.push_back({number, part.bytes, part.checksum});
   }
   if (const Status written = checkpoint::write_head(node_.config().checkpoint, head); !written) {
     tell(written.error().message);
     return -EIO;
   }
+  chains_ = std::move(head.chains);
   number_ = number;
   return 1;
 }

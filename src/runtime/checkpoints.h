@@ -7,12 +7,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "base/config.h"
 #include "base/ids.h"
 #include "checkpoint/files.h"
 #include "checkpoint/folder_lock.h"
+#include "checkpoint/node_parts.h"
 #include "runtime/node.h"
 
 namespace multigrain {
@@ -56,6 +59,7 @@ class Checkpoints {
   struct Saved {
     uint64_t bytes;
     uint64_t checksum;
+    uint64_t before;  // the number of the part that it adds to, or 0
     uint64_t has_failed;
   };
   [[nodiscard]] volatile Control& control() const;
@@ -64,21 +68,24 @@ class Checkpoints {
 
   [[nodiscard]] checkpoint::Machine machine() const;
   [[nodiscard]] SyncId meeting_point() const;
-  Result<checkpoint::Part> save(uint64_t number);
+  Result<checkpoint::NodeParts::Written> save(uint64_t number);
   int commit(uint64_t number, const void* root);
-  Status restore_own_part(const checkpoint::Head& head);
+  Status restore_own_parts(const checkpoint::Head& head);
+  Status restore(PageId page, std::span<const std::byte> bytes);
   static void restore_here(void*);
   Result<checkpoint::Head> head_to_restore() const;
   Result<std::optional<checkpoint::FolderLock>> keep_writers_away() const;
 
   Node& node_;
   std::optional<checkpoint::FolderLock> lock_;  // of the folder to which this run writes
+  std::optional<checkpoint::NodeParts> parts_;  // in that folder
   void* restored_root_ = nullptr;
   // How often each of this node's processors has called take().
   std::array<uint64_t, Config::kMaxProcessorsPerNode> calls_{};
   // These are used on node 0 alone.
-  uint64_t number_ = 0;   // of the folder's checkpoint
-  Nanoseconds last_ = 0;  // when the last one was tried, or the program began
+  std::vector<std::vector<checkpoint::Part>> chains_;  // of the last checkpoint that this run has written
+  uint64_t number_ = 0;                                // of the folder's checkpoint
+  Nanoseconds last_ = 0;                               // when the last one was tried, or the program began
 };
 
 }  // namespace multigrain

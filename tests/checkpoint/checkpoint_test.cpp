@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -11,6 +12,7 @@
 
 #include "base/child_process.h"
 #include "base/temporary_folder.h"
+#include "checkpoint/files.h"
 #include "support/program_run.h"
 
 namespace {
@@ -48,6 +50,21 @@ class Checkpoint : public testing::Test {
     for (const auto& entry : fs::directory_iterator(folder())) names.push_back(entry.path().filename());
     return names;
   }
+  // The parts of each node, as the head names them.
+  [[nodiscard]] std::vector<std::vector<multigrain::checkpoint::Part>> chains() const {
+    const auto head = multigrain::checkpoint::read_head(folder());
+    if (!head || !*head) return {};
+    return (*head)->chains;
+  }
+  // The names of all files that a folder has whose last checkpoint is complete.
+  [[nodiscard]] Strings needed_files() const {
+    Strings names = {"checkpoint", "lock"};
+    const auto all = chains();
+    for (size_t n = 0; n < all.size(); ++n)
+      for (const auto& part : all[n])
+        names.push_back("memory-" + std::to_string(part.number) + "-" + std::to_string(n));
+    return names;
+  }
 
  private:
   multigrain::TemporaryFolder folder_{"checkpoint-test"};
@@ -64,6 +81,8 @@ TEST_P(EveryProtocol, ARunGoesOnAfterANodeHasDied) {
     fs::remove_all(folder());
     const Outcome died = run(options + Strings{"--checkpoint", folder()}, {"12", "96", "0", "6"});
     EXPECT_NE(died.status, 0) << died.text;
+    ASSERT_EQ(chains().size(), shape.size() / 2);
+    for (const auto& chain : chains()) EXPECT_GT(chain.size(), 1u) << "Some parts have what has changed.";
     const Outcome restarted = run(options + Strings{"--restart", folder()}, {"12", "96"});
     EXPECT_EQ(restarted.status, 0) << restarted.text;
     EXPECT_THAT(restarted.text, HasSubstr("the run goes on from checkpoint 7 "));
@@ -76,8 +95,7 @@ TEST_P(EveryProtocol, ARunGoesOnAfterANodeHasDied) {
     EXPECT_THAT(by_itself.text, HasSubstr("restart 1 of 1, from the checkpoint in"));
     EXPECT_THAT(by_itself.text, HasSubstr("began at step 7, wrote 5"));
     EXPECT_EQ(result_in(by_itself.text), result_in(undisturbed.text));
-    EXPECT_THAT(files(), testing::SizeIs(shape.size() == 2 ? 3 : 4))
-        << "Older parts have gone: there are the lock, the head and the parts.";
+    EXPECT_THAT(files(), testing::UnorderedElementsAreArray(needed_files())) << "Older parts have gone.";
   }
 }
 INSTANTIATE_TEST_SUITE_P(Of, EveryProtocol, testing::Values("mgs", "hlrc", "sc", "placement"),
@@ -175,12 +193,31 @@ TEST_F(Checkpoint, ThatIsTornIsRefused) {
   fs::resize_file(part, size);
   it = run(shape + Strings{"--restart", folder()}, {"4", "16"});
   EXPECT_THAT(it.text, HasSubstr("memory-4-1' is damaged"));
+  // The same for a part to which others add.
+  ASSERT_EQ(run(shape + Strings{"--checkpoint", folder()}, {"3", "16"}).status, 0);
+  ASSERT_GT(chains().at(1).size(), 1u);
+  const std::string first = folder() + "/memory-" + std::to_string(chains()[1][0].number) + "-1";
+  std::fstream(first, std::ios::in | std::ios::out | std::ios::binary).seekp(1000).put('!');
+  it = run(shape + Strings{"--restart", folder()}, {"3", "16"});
+  EXPECT_NE(it.status, 0);
+  EXPECT_THAT(it.text, HasSubstr(first + "' is damaged"));
+  EXPECT_THAT(it.text, Not(HasSubstr("result")));
+  fs::remove(first);
+  it = run(shape + Strings{"--restart", folder()}, {"3", "16"});
+  EXPECT_THAT(it.text, HasSubstr("cannot read '" + first + "': No such file"));
   fs::resize_file(folder() + "/checkpoint", 50);
   for (const char* option : {"--restart", "--checkpoint"}) {
     it = run(shape + Strings{option, folder()}, {"4", "16"});
     EXPECT_EQ(it.status, 2) << it.text;
     EXPECT_THAT(it.text, HasSubstr("truncated"));
   }
+}
+
+TEST_F(Checkpoint, OfMoreNodesLeavesNothingOnceThereIsAnother) {
+  ASSERT_EQ(run({"--nodes", "4", "--checkpoint", folder()}, {"4", "16"}).status, 0);
+  ASSERT_EQ(run({"--nodes", "2", "--checkpoint", folder()}, {"4", "16"}).status, 0);
+  ASSERT_EQ(chains().size(), 2u);
+  EXPECT_THAT(files(), testing::UnorderedElementsAreArray(needed_files()));
 }
 
 TEST_F(Checkpoint, OptionsThatMakeNoSenseAreRefused) {
