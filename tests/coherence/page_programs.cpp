@@ -31,6 +31,7 @@ struct Interleavings {
       if (op.type == OpType::kDiscard) memory[op.page] = {};
       if (op.type == OpType::kLoad || op.type == OpType::kAdd || op.type == OpType::kMove) reg = word;
       if (op.type == OpType::kStore) word = op.value;
+      if (op.type == OpType::kStoreRegister) word = reg;
       if (op.type == OpType::kAdd) word += op.value;
       if (op.type == OpType::kMove) memory[op.to][op.word] = word;
       ++pc[p];
@@ -44,6 +45,22 @@ struct Interleavings {
 };
 
 }  // namespace
+
+std::vector<Program> with_moves_in_two(const std::vector<Program>& programs) {
+  std::vector<Program> all;
+  for (const Program& program : programs) {
+    Program& ops = all.emplace_back();
+    for (const Op& op : program) {
+      if (op.type != OpType::kMove) {
+        ops.push_back(op);
+        continue;
+      }
+      ops.push_back(load(op.page, op.reg, op.word));
+      ops.push_back({.type = OpType::kStoreRegister, .page = op.to, .word = op.word, .reg = op.reg});
+    }
+  }
+  return all;
+}
 
 std::set<Outcome> sequential_outcomes(const std::vector<Program>& programs, size_t pages) {
   Interleavings all{.programs = programs,

@@ -17,9 +17,10 @@ inline constexpr unsigned kRegisters = 2;  // of each processor
 enum class OpType : uint8_t {
   kLoad,
   kStore,
-  kAdd,      // atomic; `reg` receives the old value
-  kMove,     // one instruction that reads a word of `page` and writes it to the same word of `to`
-  kDiscard,  // of `page`
+  kAdd,            // atomic; `reg` receives the old value
+  kMove,           // one instruction that reads a word of `page` and writes it to the same word of `to`
+  kDiscard,        // of `page`
+  kStoreRegister,  // to a word of `page`, what is in `reg`
   // The rest changes no value. The world of the sequentially consistent driver has these:
   kAskToRead,  // prefetches `value` pages from `page`
   kAskToWrite,
@@ -56,6 +57,10 @@ inline Op discard(uint8_t page) {
 using Program = std::vector<Op>;
 // The registers of all processors, and then the words of all pages.
 using Outcome = std::vector<uint64_t>;
+
+// Returns the programs with two operations for each that reads one page and writes another: what they are if each access of such an
+// instruction is made by itself.
+std::vector<Program> with_moves_in_two(const std::vector<Program>& programs);
 
 // Returns the results that interleavings of the programs, one for each processor, can have on so many pages.
 std::set<Outcome> sequential_outcomes(const std::vector<Program>& programs, size_t pages);

@@ -57,6 +57,40 @@ void LinkFabric::fetch_part(const Message& message, uint32_t from, std::span<std
   }
 }
 
+uint64_t& LinkFabric::stop_at_word(NodeId at, SegmentId segment, uint64_t offset) {
+  MG_CHECK(segment == SegmentId::kFrames && offset % sizeof(uint64_t) == 0, offset);
+  const auto page = static_cast<unsigned>(offset / kPage);
+  uint64_t& word = g_machine->frame(at.value, page)[offset % kPage / sizeof(uint64_t)];
+  stop_at(&word);
+  g_machine->check_reference(at.value, page);
+  g_machine->running->records.back().result = word;
+  return word;
+}
+
+void LinkFabric::put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) {
+  MG_CHECK(bytes.size() == sizeof(uint64_t), bytes.size());
+  std::memcpy(&stop_at_word(to, segment, offset), bytes.data(), bytes.size());
+}
+
+Completion LinkFabric::start_fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend, uint64_t& old) {
+  uint64_t& word = stop_at_word(at, segment, offset);
+  old = word;
+  word += addend;
+  return {};
+}
+
+uint64_t LinkFabric::load_own(SegmentId segment, uint64_t offset) {
+  return stop_at_word(self(), segment, offset);
+}
+
+uint64_t LinkFabric::compare_and_swap(NodeId at, SegmentId segment, uint64_t offset, uint64_t expected,
+                                      uint64_t desired) {
+  uint64_t& word = stop_at_word(at, segment, offset);
+  const uint64_t old = word;
+  if (old == expected) word = desired;
+  return old;
+}
+
 unsigned LinkFabric::poll() {
   Thread& thread = *g_machine->running;
   if (thread.role == Thread::Role::kProcessor) {
@@ -155,12 +189,18 @@ void Machine::execute(const Op& op) {
   }
   while (true) {
     stop(Thread::At::kStep, nullptr);
-    if (!allows(thread.node, op.page, writes))
-      fault(op.page, writes);
-    else if (op.type == OpType::kMove && !allows(thread.node, op.to, true))
-      fault(op.to, true);
-    else
-      break;
+    const bool lacks_first = !allows(thread.node, op.page, writes);
+    if (!lacks_first && (op.type != OpType::kMove || allows(thread.node, op.to, true))) break;
+    const unsigned lacking = lacks_first ? op.page : op.to;
+    if (is_remote(thread.node, lacking)) {
+      thread.refers = true;
+      execute_by_references(op);
+      thread.refers = false;
+      thread.records.clear();
+      thread.faults = {};
+      return;
+    }
+    fault(lacking, !lacks_first || writes);
   }
   uint64_t& word = words(thread.node, op.page)[op.word];
   if (op.type != OpType::kStore) thread.registers[op.reg] = word;
@@ -344,6 +384,7 @@ void World::start() {
   }
   for (const auto& thread : machine_->threads) {
     thread->pc = 0;
+    thread->refers = false;
     thread->registers = {};
     thread->faults = {};
     thread->records.clear();
@@ -461,7 +502,8 @@ void World::serialise(std::vector<uint8_t>& out) const {
       for (const uint64_t value : thread->registers) add(value);
     if (thread->at == Thread::At::kIdle || thread->at == Thread::At::kEnd) continue;
     add(reinterpret_cast<uintptr_t>(thread->address));
-    add(thread->page | uint64_t{thread->is_write} << 8 | uint64_t{machine_->ways(*thread)} << 16);
+    add(thread->page | uint64_t{thread->is_write} << 8 | uint64_t{machine_->ways(*thread)} << 16 |
+        uint64_t{thread->refers} << 24);
     if (thread->role == Thread::Role::kHandler) add_packet(thread->packet);
     for (const Seen& record : thread->records) {
       add(record.what);

@@ -7,7 +7,8 @@
 // explorer answers, yes or no. A message is on its way until it is handled.
 //
 // A processor makes an access as hardware does: it looks at the rights of all pages that the instruction needs, and
-// either faults on the first right that it lacks, or makes the access as a whole.
+// either faults on the first right that it lacks, or makes the access as a whole. A protocol may have it execute the instruction by
+// operations of its own instead.
 //
 // A choice can be undone. Two states are the same if all memory that threads share is the same, the driver's records
 // included, and for each thread what it has found since its operation, or its message, began.
@@ -90,6 +91,13 @@ class LinkFabric final : public ForwardingFabric {
   void send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice slice, SendContext,
             Nanoseconds) override;
   void fetch_part(const Message& message, uint32_t from, std::span<std::byte> bytes) override;
+  // Operations on words of nodes' frames. The thread stops before each.
+  void put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) override;
+  Completion start_fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend, uint64_t& old) override;
+  uint64_t load_own(SegmentId segment, uint64_t offset) override;
+  uint64_t compare_and_swap(NodeId at, SegmentId segment, uint64_t offset, uint64_t expected,
+                            uint64_t desired) override;
+  void wait(Completion) override {}
   unsigned poll() override;
   [[nodiscard]] const std::atomic<uint64_t>* pending_messages() const override { return nullptr; }
   void begin_polling() override {}
@@ -99,6 +107,7 @@ class LinkFabric final : public ForwardingFabric {
   void handle(const Packet& packet) const;
 
  private:
+  static uint64_t& stop_at_word(NodeId at, SegmentId segment, uint64_t offset);
   std::array<std::pair<MessageHandler, void*>, 256> handlers_{};
 };
 
@@ -124,6 +133,7 @@ struct ThreadState {
   bool hold_is_over = false;  // the clock's answer while it has the lock
   bool answer = false;        // what the explorer has answered at kAnswer
   uint8_t pc = 0;
+  bool refers = false;  // its operation is executed by operations of the protocol
   std::array<uint64_t, kRegisters> registers{};
   // These members describe the fault that the thread is in.
   unsigned page = 0;
@@ -205,6 +215,11 @@ class Machine {
   }
   // Where threads of the node find the words of a page that they may access.
   [[nodiscard]] virtual uint64_t* words(unsigned node, unsigned page) const { return frame(node, page); }
+  // Returns whether an access that the node's rights to the page do not allow is made by the protocol, which execute_by_references() does.
+  [[nodiscard]] virtual bool is_remote(unsigned /*node*/, unsigned /*page*/) const { return false; }
+  virtual void execute_by_references(const Op& /*op*/) {}
+  // A thread is about to make an operation on a node's frame of the page.
+  virtual void check_reference(unsigned /*at*/, unsigned /*page*/) {}
   // Carries out an operation that is no access.
   virtual void carry_out(const Op& op) = 0;
 

@@ -23,7 +23,15 @@ void Transition::writable_local() {]] [[  order(is(Mutant::kOwnCopyStays) ? d_.h
 }
 
 void Transition::writable_local() {]])
-mutate([[  if (p_.state != State::kNone && (p_.state]] [[  if (!is(Mutant::kOwnCopyStays) && p_.state != State::kNone && (p_.state]])
+mutate([[  if (p_.state != State::kNone && (p_.state != State::kRead || m.right == State::kGlobal)) return false;]]
+  [[  if (!is(Mutant::kOwnCopyStays) && p_.state != State::kNone && (p_.state != State::kRead || m.right == State::kGlobal)) return false;
+  if (is(Mutant::kSyncedCopyRefused) && p_.state == State::kRead && m.right == State::kRead) return false;]])
+# kReferenceHoldsNothing
+mutate([[  ++p_.returning;
+  p_.held = true;
+  return]] [[  ++p_.returning;
+  p_.held = p_.held || !is(Mutant::kReferenceHoldsNothing);
+  return]])
 # kSyncKeepsRight
 mutate([[  act(keeps_copy ? Verb::kRevokeWrite : Verb::kRevoke);
   p_.state]] [[  if (is(Mutant::kAnswersFirst)) {
@@ -59,7 +67,7 @@ mutate([[  d_.awaited.erase(from);
 # kZerosAfterWrite
 mutate([[: d_.is_written ? Content::kPage]] [[: d_.is_written && !is(Mutant::kZerosAfterWrite) ? Content::kPage]])
 # kStaleUpgrade
-mutate([[  const bool has_copy = d_.placement == Placement::kReadOnly && d_.holders.contains(n);]] [[  const bool has_copy = is(Mutant::kStaleUpgrade) || (d_.placement == Placement::kReadOnly && d_.holders.contains(n));]])
+mutate([[  const bool has_copy = d_.placement == Placement::kReadOnly && d_.holders.contains(n);]] [[  const bool has_copy = (is(Mutant::kStaleUpgrade) && d_.access == Access::kWrite) || (d_.placement == Placement::kReadOnly && d_.holders.contains(n));]])
 mutate([[  if ((m.content == Content::kNone) == (uses]] [[  if (!is(Mutant::kStaleUpgrade) && (m.content == Content::kNone) == (uses]])
 # kReadersForgotten
 mutate([[  grant(p_.waiting_to_read, Verb::kWakeReaders);]] [[  if (!is(Mutant::kReadersForgotten) || !p_.allows(Access::kWrite)) grant(p_.waiting_to_read, Verb::kWakeReaders);]])
@@ -125,9 +133,9 @@ mutate([[    else if (record.page.waits_for_hold())
 # kReturningForgotten
 mutate([[  return record.page.held && record.page.returning == 0 &&]] [[  return record.page.held && (record.page.returning == 0 || is(Mutant::kReturningForgotten)) &&]])
 # kReturnedNotListed
-mutate([[  if (record.page.waits_for_hold()) await_hold(page, record);
-  return true;]] [[  if (record.page.waits_for_hold() && !is(Mutant::kReturnedNotListed)) await_hold(page, record);
-  return true;]])
+mutate([[  if (is_held && record.page.held) set_hold(record);
+  if (record.page.waits_for_hold()) await]] [[  if (is_held && record.page.held) set_hold(record);
+  if (record.page.waits_for_hold() && !is(Mutant::kReturnedNotListed)) await]])
 # kWakesNobody
 mutate([[      record.readers.notify();]] [[      if (!is(Mutant::kWakesNobody)) record.readers.notify();]])
 # kGrantSeenLate
@@ -139,9 +147,9 @@ mutate([[  {
   {
     const CategoryScope waiting(profile, Category::kDataWait);]])
 # kStaysElsewhere
-mutate([[  } else if (record.right == State::kGlobal && record.home() != self_) {
+mutate([[  } else if (is_elsewhere(record)) {
     // The node's own]] [[  } else if (record.right == State::kGlobal && is(Mutant::kStaysElsewhere)) {
-  } else if (record.right == State::kGlobal && record.home() != self_) {
+  } else if (is_elsewhere(record)) {
     // The node's own]])
 # kOwnFrameForGlobal
 mutate([[  } else if (right == State::kGlobal && record.home() != self_) {
@@ -159,4 +167,13 @@ mutate([[  if (is_global && needs_to_catch_up() && !std::exchange(record.is_to_t
 mutate([[    record.is_to_thaw = false;]] [[    if (!is(Mutant::kThawedStaysListed)) record.is_to_thaw = false;]])
 # kNotPinned
 mutate([[  if (pin == Pin::kNone) return;]] [[  if (pin == Pin::kNone || is(Mutant::kNotPinned)) return;]])
+# kReferenceEndsEarly
+mutate([[    operation(at);
+  }
+  end_use(]] [[    if (is(Mutant::kReferenceEndsEarly)) end_use(page, record, false);
+    operation(at);
+  }
+  if (!is(Mutant::kReferenceEndsEarly)) end_use(]])
+# kRefersToOwnFrame
+mutate([[  return record.right == State::kGlobal ? record.home() : self_;]] [[  return record.right == State::kGlobal && !is(Mutant::kRefersToOwnFrame) ? record.home() : self_;]])
 in_file("")

@@ -52,6 +52,10 @@ const char* name(Mutant mutant) {
       return "a node that discards is not told that it is done";
     case Mutant::kHolderForgotten:
       return "the entry forgets who has the page when another node gets it as well";
+    case Mutant::kReferenceHoldsNothing:
+      return "a reference begins, and nothing keeps the page where it is";
+    case Mutant::kSyncedCopyRefused:
+      return "a reference that waited behind a sync is refused the copy";
     case Mutant::kDataBeforeRights:
       return "a page is sent, and then rights are taken";
     case Mutant::kAnswerBeforeRights:
@@ -86,6 +90,10 @@ const char* name(Mutant mutant) {
       return "a page that is thawed is said to be in the list still";
     case Mutant::kNotPinned:
       return "a home asks the policy about a page that is pinned";
+    case Mutant::kReferenceEndsEarly:
+      return "a reference is over before its operation is made";
+    case Mutant::kRefersToOwnFrame:
+      return "a reference to global memory is made in the node's own frame";
     case Mutant::kCount:
       break;
   }

@@ -34,6 +34,13 @@ DriverScenario pinned(DriverScenario scenario, Pin pin) {
   return scenario;
 }
 
+// The same where nodes cannot map each other's frames.
+DriverScenario remote(DriverScenario scenario) {
+  scenario.name += ", remote";
+  scenario.remote = true;
+  return scenario;
+}
+
 }  // namespace
 
 std::vector<DriverScenario> driver_scenarios() {
@@ -73,6 +80,22 @@ std::vector<DriverScenario> driver_scenarios() {
       machine("thawed away from home", 3, {0}, {1, 2, 0}, {{store(0, 1)}, {store(0, 2)}, {thaw()}}),
       machine("two pages thawed", 2, {0, 0}, {1, 0, 0}, {{store(0, 1), store(1, 1)}, {load(1)}, {thaw()}},
               DriverAnswers::kGlobal),
+      // Pages that are used from afar by references.
+      remote(machine("SB", 2, {0, 1}, {0, 1}, {{store(0, 1), load(1)}, {store(1, 1), load(0)}})),
+      remote(machine("SB, other homes", 2, {1, 0}, {0, 1}, {{store(0, 1), load(1)}, {store(1, 1), load(0)}})),
+      remote(machine("MP", 2, {0, 1}, {0, 1}, {{store(0, 1), store(1, 1)}, {load(1), load(0, 1)}})),
+      remote(machine("LB", 2, {0, 1}, {0, 1}, {{load(0), store(1, 1)}, {load(1), store(0, 1)}})),
+      remote(machine("CoRR away from home", 3, {2}, {0, 1}, {{store(0, 1), store(0, 2)}, {load(0), load(0, 1)}})),
+      remote(machine("a counter", 2, {0}, {0, 1}, {{add(0)}, {add(0), add(0, 1)}})),
+      remote(machine("two adders of one node", 2, {0}, {1, 1}, {{add(0)}, {add(0)}})),
+      remote(
+          machine("a reader and a writer of one node", 2, {0}, {1, 1, 0}, {{load(0)}, {store(0, 1)}, {store(0, 2)}})),
+      remote(machine("moves in opposite directions", 2, {0, 1}, {0, 1}, {{move(0, 1)}, {move(1, 0)}})),
+      remote(
+          pinned(machine("pinned to global memory", 2, {0}, {0, 1}, {{store(0, 1), load(0)}, {load(0), store(0, 2)}}),
+                 Pin::kGlobal)),
+      remote(machine("thawed", 2, {0}, {1, 0}, {{store(0, 1), load(0)}, {store(0, 2, 1), thaw()}})),
+      remote(machine("thawed away from home", 3, {0}, {1, 2, 0}, {{store(0, 1)}, {store(0, 2)}, {thaw()}})),
   };
 }
 
@@ -86,6 +109,7 @@ std::vector<DriverScenario> long_driver_scenarios() {
       machine("moves away from home", 3, {2, 2}, {0, 1}, {{store(0, 1), move(0, 1)}, {move(1, 0)}}),
       machine("thawed again and again", 2, {0}, {0, 1, 0},
               {{store(0, 1), load(0)}, {load(0), store(0, 2)}, {thaw(), thaw()}}),
+      remote(machine("moves away from home", 3, {2, 2}, {0, 1}, {{store(0, 1), move(0, 1)}, {move(1, 0)}})),
   };
 }
 

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "coherence/placement/driver.h"
@@ -144,6 +145,7 @@ class Machine final : public exploring_pages::MachineOf<Driver, DriverState> {
                    .programs = scenario.programs,
                    .most_faults = kMostFaults}),
         pin_(scenario.pin),
+        remote_(scenario.remote),
         pinned_(homes, scenario.pin) {
     for (const auto& program : scenario.programs)
       for (const Op& op : program) reconsiders_ = reconsiders_ || op.type == OpType::kThaw;
@@ -151,7 +153,7 @@ class Machine final : public exploring_pages::MachineOf<Driver, DriverState> {
     for (uint16_t n = 0; n < scenario.nodes; ++n) {
       exploring_pages::NodeOf& node = nodes[n];
       NodeServices services{*node.fabric, node.memory->region(), node.rights, pinned_, WaitPolicy{}};
-      services.frames_of_nodes = files_;
+      if (!remote_) services.frames_of_nodes = files_;
       auto driver = Driver::create(services, std::make_unique<Adversary>(scenario.answers, reconsiders_));
       if (!driver) panic("no driver for a node:", n);
       drivers_[n] = std::move(*driver);
@@ -199,6 +201,47 @@ class Machine final : public exploring_pages::MachineOf<Driver, DriverState> {
   [[nodiscard]] uint64_t* words(unsigned node, unsigned page) const override {
     return frame(mapped_[node][page], page);
   }
+  [[nodiscard]] bool is_remote(unsigned node, unsigned page) const override {
+    const auto& record = state(node).record(page);
+    record.lock.assume_held();
+    return remote_ && record.right == State::kGlobal && parts.homes[page] != node;
+  }
+  void execute_by_references(const Op& op) override {
+    exploring_pages::Thread& thread = *running;
+    uint64_t& reg = thread.registers[op.reg];
+    const auto place = [&](unsigned page, bool is_write) {
+      thread.page = page;
+      thread.is_write = is_write;
+      thread.records.clear();
+      return PageId(page);
+    };
+    const uint64_t offset = op.word * sizeof(uint64_t);
+    const auto bytes_of = [](auto& value) { return std::as_writable_bytes(std::span(&value, 1)); };
+    Driver& own = driver(thread.node);
+    bool is_allocated = true;
+    if (op.type != OpType::kStore) {
+      uint64_t value = 0;
+      is_allocated = own.load(place(op.page, false), offset, bytes_of(value));
+      reg = value;
+    }
+    uint64_t value = op.type == OpType::kStore ? op.value : reg;
+    if (op.type == OpType::kStore || op.type == OpType::kMove)
+      is_allocated = own.store(place(op.type == OpType::kMove ? op.to : op.page, true), offset, bytes_of(value));
+    while (op.type == OpType::kAdd) {
+      uint64_t found = reg;
+      is_allocated = own.compare_and_swap(place(op.page, true), offset, found, reg + op.value);
+      if (found == reg) break;
+      reg = found;
+    }
+    if (!is_allocated) panic("a page is not allocated:", op.page);
+  }
+  // (P1) While a thread refers to another node's frame, no node has a copy of the page.
+  void check_reference(unsigned at, unsigned page) override {
+    for (unsigned n = 0; n < parts.nodes && at != running->node; ++n)
+      if (n != at && allows(n, page, false))
+        wrong = fmt::format("P1: a thread of node {} refers to page {} at node {}, and node {} may use its own copy",
+                            running->node, page, at, n);
+  }
   void carry_out(const Op& op) override {
     MG_CHECK(op.type == OpType::kThaw);
     driver(running->node).catch_up();
@@ -227,6 +270,7 @@ class Machine final : public exploring_pages::MachineOf<Driver, DriverState> {
   [[nodiscard]] std::string check(unsigned node, unsigned page) const;
 
   const Pin pin_;
+  const bool remote_;
   PinnedHomes pinned_;
   bool reconsiders_ = false;
   std::vector<int> files_;
@@ -254,13 +298,14 @@ std::string Machine::check(unsigned node, unsigned page) const {
   const auto& record = state(node).record(page);
   const Page& of = state(node).page(page);
   const bool is_home = parts.homes[page] == node;
-  const unsigned mapped = of.state == State::kGlobal ? parts.homes[page] : node;
+  const unsigned mapped = of.state == State::kGlobal && !remote_ ? parts.homes[page] : node;
   if (mapped_[node][page] != mapped)
     return fmt::format("D1: node {}'s frame of page {} is mapped at node {}, which should use node {}'s",
                        mapped_[node][page], page, node, mapped);
-  const Right most = of.state == State::kRead                       ? Right::kRead
-                     : of.state == State::kNone || (mapped != node) ? Right::kNone
-                                                                    : Right::kWrite;
+  const bool is_elsewhere = of.state == State::kGlobal && !is_home;
+  const Right most = of.state == State::kRead                   ? Right::kRead
+                     : of.state == State::kNone || is_elsewhere ? Right::kNone
+                                                                : Right::kWrite;
   if (nodes[node].rights.of(page) > most)
     return fmt::format("D1: node {} has more rights to page {} than its state says", node, page);
   record.lock.assume_held();
@@ -310,7 +355,8 @@ std::string Machine::check_end() const {
 }  // namespace
 
 std::set<Outcome> allowed_outcomes(const DriverScenario& scenario) {
-  return page_programs::sequential_outcomes(scenario.programs, scenario.homes.size());
+  return page_programs::sequential_outcomes(
+      scenario.remote ? page_programs::with_moves_in_two(scenario.programs) : scenario.programs, scenario.homes.size());
 }
 
 World::World(const Scenario& scenario) : exploring_pages::World(std::make_unique<Machine>(scenario)) {

@@ -3,6 +3,9 @@
 // The policy is an adversary: at every question the explorer tries both answers. It reconsiders at any time, which is when a
 // program says so (OpType::kThaw): a thread of the home does then what the thread does that catches up.
 //
+// Where pages are remote, the fault handler's part is imitated: an instruction that finds no rights to one is executed by the
+// driver's references, one for each of its accesses.
+//
 // The kernel's part is imitated: where the driver has another node's frame mapped over a page in the view, the world notes
 // whose it is, and maps nothing.
 #pragma once
@@ -28,6 +31,7 @@ struct DriverScenario {
   std::vector<exploring_pages::Program> programs;  // of each processor
   DriverAnswers answers = DriverAnswers::kAny;
   Pin pin = Pin::kNone;  // of every page
+  bool remote = false;   // nodes cannot map each other's frames
   Mutant mutant = Mutant::kNone;
 };
 

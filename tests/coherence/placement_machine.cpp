@@ -26,7 +26,8 @@ std::set<Outcome> g_allowed;
 }  // namespace
 
 std::set<Outcome> allowed_outcomes(const Scenario& scenario) {
-  return page_programs::sequential_outcomes(scenario.programs, scenario.homes.size());
+  return page_programs::sequential_outcomes(
+      scenario.remote ? page_programs::with_moves_in_two(scenario.programs) : scenario.programs, scenario.homes.size());
 }
 
 void Machine::start_outcomes() {
@@ -51,7 +52,12 @@ uint64_t& Machine::word(unsigned node, unsigned page, unsigned word) {
   return nodes_[is_global ? scenario_->homes[page] : node].frames[page][word];
 }
 
+bool Machine::is_remote(unsigned node, unsigned page) const {
+  return scenario_->remote && nodes_[node].rights[page] == State::kGlobal && scenario_->homes[page] != node;
+}
+
 bool Machine::may(unsigned node, unsigned page, bool is_write) const {
+  if (is_remote(node, page)) return false;
   const State right = nodes_[node].rights[page];
   return is_write ? right == State::kWrite || right == State::kGlobal : right != State::kNone;
 }
@@ -71,7 +77,7 @@ void Machine::enabled(std::vector<Event>& events) const {
     return;
   }
   for (unsigned t = 0; t < threads_.size(); ++t) {
-    if (threads_[t].at == Thread::At::kReady) add(Kind::kStep, t, 0);
+    if (threads_[t].at == Thread::At::kReady || threads_[t].at == Thread::At::kReferring) add(Kind::kStep, t, 0);
     if (threads_[t].at == Thread::At::kGranted) add(Kind::kRun, t, 0);
   }
   for (unsigned to = 0; to < scenario_->nodes; ++to) {
@@ -94,6 +100,10 @@ std::string Machine::apply(const Event& event, std::string* log) {
       break;
     case Event::Kind::kRun: {
       Thread& thread = threads_[event.first];
+      if (thread.refers) {
+        thread.at = Thread::At::kReferring;
+        break;
+      }
       on_returned(nodes_[scenario_->processors[event.first]].pages[thread.page]);
       thread.at = Thread::At::kReady;
       break;
@@ -121,6 +131,8 @@ std::string Machine::apply(const Event& event, std::string* log) {
 
 void Machine::step(unsigned number) {
   Thread& thread = threads_[number];
+  if (thread.at == Thread::At::kReferring) return make_reference(number);
+  if (thread.part != 0) return begin_reference(number);
   const unsigned node = scenario_->processors[number];
   const Op& op = scenario_->programs[number][thread.pc];
   const unsigned home = scenario_->homes[op.page];
@@ -146,8 +158,11 @@ void Machine::step(unsigned number) {
       break;
   }
   const bool writes = op.type == OpType::kStore || op.type == OpType::kAdd;
-  if (!may(node, op.page, writes)) return fault(thread, node, op.page, writes);
-  if (op.type == OpType::kMove && !may(node, op.to, true)) return fault(thread, node, op.to, true);
+  const bool lacks_first = !may(node, op.page, writes);
+  if (lacks_first || (op.type == OpType::kMove && !may(node, op.to, true))) {
+    const unsigned page = lacks_first ? op.page : op.to;
+    return is_remote(node, page) ? begin_reference(number) : fault(thread, node, page, !lacks_first || writes);
+  }
   uint64_t& at = word(node, op.page, op.word);
   if (op.type != OpType::kStore) thread.registers[op.reg] = at;
   if (op.type == OpType::kStore) at = op.value;
@@ -168,6 +183,46 @@ void Machine::fault(Thread& thread, unsigned node, unsigned page, bool is_write)
     thread.is_write = is_write;
   }
   perform(node, page, actions, nullptr);
+}
+
+// The instruction makes its next access by a reference, in this step or when it has been granted the page.
+void Machine::begin_reference(unsigned number) {
+  Thread& thread = threads_[number];
+  const unsigned node = scenario_->processors[number];
+  const Op& op = scenario_->programs[number][thread.pc];
+  thread.page = thread.part == 0 ? op.page : op.to;
+  thread.is_write = thread.part != 0 || op.type == OpType::kStore || op.type == OpType::kAdd;
+  thread.refers = true;
+  Actions actions;
+  const FaultOutcome outcome = on_reference(nodes_[node].pages[thread.page], context(node, thread.page),
+                                            thread.is_write ? Access::kWrite : Access::kRead, actions);
+  thread.at = outcome == FaultOutcome::kWait ? Thread::At::kAsleep : Thread::At::kReferring;
+  perform(node, thread.page, actions, nullptr);
+}
+
+// The page's lock is not held while the operation takes effect, and is when it is over.
+void Machine::make_reference(unsigned number) {
+  Thread& thread = threads_[number];
+  const unsigned node = scenario_->processors[number];
+  const Op& op = scenario_->programs[number][thread.pc];
+  const State right = nodes_[node].rights[thread.page];
+  if (right == State::kNone || (thread.is_write && right == State::kRead))
+    return wrong(
+        fmt::format("P5: processor {} refers to page {}, which its node may {}", number, thread.page, name(right)));
+  uint64_t& at = word(node, thread.page, op.word);
+  if (thread.part != 0)
+    at = thread.registers[op.reg];
+  else if (op.type != OpType::kStore)
+    thread.registers[op.reg] = at;
+  if (op.type == OpType::kStore) at = op.value;
+  if (op.type == OpType::kAdd) at += op.value;
+  on_returned(nodes_[node].pages[thread.page]);
+  thread.refers = false;
+  thread.at = Thread::At::kReady;
+  if (op.type == OpType::kMove && thread.part == 0)
+    thread.part = 1;
+  else
+    end_operation(number);
 }
 
 void Machine::deliver(unsigned from, unsigned to) {
@@ -271,8 +326,9 @@ void Machine::fill(unsigned node, unsigned page, const std::array<uint64_t, kMax
 
 void Machine::take(unsigned node, unsigned page, State left) {
   for (size_t t = 0; t < threads_.size(); ++t)
-    if (scenario_->processors[t] == node && threads_[t].at == Thread::At::kGranted && threads_[t].page == page &&
-        (left == State::kNone || threads_[t].is_write))
+    if (scenario_->processors[t] == node &&
+        (threads_[t].at == Thread::At::kGranted || threads_[t].at == Thread::At::kReferring) &&
+        threads_[t].page == page && (left == State::kNone || threads_[t].is_write))
       wrong(fmt::format("P5: page {} is taken from processor {}, which was granted it and does not run yet", page, t));
   nodes_[node].rights[page] = left;
 }
@@ -296,6 +352,7 @@ void Machine::wake_discarder(unsigned node, unsigned page) {
 void Machine::end_operation(size_t number) {
   Thread& thread = threads_[number];
   thread.faults = {};
+  thread.part = 0;
   thread.at = ++thread.pc == scenario_->programs[number].size() ? Thread::At::kEnd : Thread::At::kReady;
 }
 
@@ -407,8 +464,8 @@ void Machine::serialise(std::vector<uint8_t>& out) const {
   for (const Thread& thread : threads_) {
     const bool waits = thread.at != Thread::At::kReady && thread.at != Thread::At::kEnd;
     add(static_cast<uint64_t>(thread.at) | uint64_t{thread.pc} << 8 | (waits ? uint64_t{thread.page} << 16 : 0) |
-        (waits ? uint64_t{thread.is_write} << 24 : 0) | uint64_t{thread.faults[0]} << 32 |
-        uint64_t{thread.faults[1]} << 40);
+        (waits ? uint64_t{thread.is_write} << 24 : 0) | uint64_t{thread.refers} << 25 | uint64_t{thread.part} << 26 |
+        uint64_t{thread.faults[0]} << 32 | uint64_t{thread.faults[1]} << 40);
     for (const uint64_t value : thread.registers) add(value);
   }
 }

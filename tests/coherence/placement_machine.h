@@ -6,7 +6,8 @@
 // as it likes, each time anew. So what holds here holds under every policy that there can be.
 //
 // A processor makes an access as hardware does: it looks at the rights of all pages that the instruction needs, and either faults on
-// the first right that it lacks, or makes the access as a whole, in its node's frame or in the home's.
+// the first right that it lacks, or makes the access as a whole, in its node's frame or in the home's. Where pages in global memory are
+// remote, an instruction that needs one is executed by references: its accesses one after the other, each where the page is then.
 #pragma once
 
 #include <array>
@@ -44,6 +45,7 @@ struct Scenario {
   std::vector<unsigned> processors;  // the node of each
   std::vector<Program> programs;     // of each processor
   Answers answers = Answers::kAny;
+  bool remote = false;  // pages in global memory are not mapped at other nodes
   Mutant mutant = Mutant::kNone;
 };
 
@@ -84,11 +86,13 @@ class Machine : exploring::Narrator {
     PageMessage message;
   };
   struct Thread {
-    enum class At : uint8_t { kReady, kAsleep, kGranted, kDiscarding, kEnd };
+    enum class At : uint8_t { kReady, kAsleep, kGranted, kReferring, kDiscarding, kEnd };
     At at = At::kReady;
     uint8_t pc = 0;
     uint8_t page = 0;  // that it waits for
     bool is_write = false;
+    bool refers = false;  // it waits to refer to the page
+    uint8_t part = 0;     // of its operation; later ones than the first are executed by references only
     std::array<uint64_t, kRegisters> registers{};
     // How often its operation has faulted on a page since a hold has ended.
     std::array<uint8_t, kMaxPages> faults{};
@@ -106,10 +110,14 @@ class Machine : exploring::Narrator {
   [[nodiscard]] Page& entry(unsigned page) { return nodes_[scenario_->homes[page]].pages[page]; }
   [[nodiscard]] const Page& entry(unsigned page) const { return nodes_[scenario_->homes[page]].pages[page]; }
   [[nodiscard]] uint64_t& word(unsigned node, unsigned page, unsigned word);
+  // Whether an instruction may access the page, and whether it has to refer to it instead.
   [[nodiscard]] bool may(unsigned node, unsigned page, bool is_write) const;
+  [[nodiscard]] bool is_remote(unsigned node, unsigned page) const;
 
   void step(unsigned thread);
   void fault(Thread& thread, unsigned node, unsigned page, bool is_write);
+  void begin_reference(unsigned number);
+  void make_reference(unsigned number);
   void deliver(unsigned from, unsigned to);
   void hold_over(unsigned node, unsigned page);
   void perform(unsigned node, unsigned page, const Actions& actions, const unsigned* sender);

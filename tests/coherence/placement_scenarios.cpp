@@ -27,6 +27,13 @@ Scenario machine(std::string name, unsigned nodes, std::vector<unsigned> homes, 
           .answers = answers};
 }
 
+// The same where pages in global memory are not mapped at other nodes.
+Scenario remote(Scenario scenario) {
+  scenario.name += ", remote";
+  scenario.remote = true;
+  return scenario;
+}
+
 }  // namespace
 
 std::vector<Scenario> scenarios() {
@@ -80,6 +87,32 @@ std::vector<Scenario> scenarios() {
               {{store(0, 1)}, {discard(0), load(0)}, {load(0)}}),
       machine("a discard of a pinned page", 2, {0}, {0, 1},
               {{pin(0, Pin::kGlobal), store(0, 1), discard(0)}, {store(0, 2), load(0)}}),
+      // Pages that are used from afar by references.
+      remote(machine("SB", 2, {0, 1}, {0, 1}, {{store(0, 1), load(1)}, {store(1, 1), load(0)}})),
+      remote(machine("SB, other homes", 2, {1, 0}, {0, 1}, {{store(0, 1), load(1)}, {store(1, 1), load(0)}})),
+      remote(machine("SB, third home", 3, {2, 2}, {0, 1}, {{store(0, 1), load(1)}, {store(1, 1), load(0)}})),
+      remote(machine("MP", 2, {0, 1}, {0, 1}, {{store(0, 1), store(1, 1)}, {load(1), load(0, 1)}})),
+      remote(machine("MP away from home", 3, {2, 2}, {0, 1}, {{store(0, 1), store(1, 1)}, {load(1), load(0, 1)}})),
+      remote(machine("LB", 2, {0, 1}, {0, 1}, {{load(0), store(1, 1)}, {load(1), store(0, 1)}})),
+      remote(machine("CoRR away from home", 3, {2}, {0, 1}, {{store(0, 1), store(0, 2)}, {load(0), load(0, 1)}})),
+      remote(machine("a counter", 2, {0}, {0, 1}, {{add(0), add(0, 1)}, {add(0), add(0, 1)}})),
+      remote(machine("tickets of three nodes", 3, {0}, {0, 1, 2}, {{add(0)}, {add(0)}, {add(0)}})),
+      remote(
+          machine("a reader and a writer of one node", 2, {0}, {1, 1, 0}, {{load(0)}, {store(0, 1)}, {store(0, 2)}})),
+      remote(machine("two writers of one node", 2, {0}, {1, 1, 0}, {{store(0, 1), load(0)}, {store(0, 2)}, {load(0)}})),
+      remote(machine("moves in opposite directions", 2, {0, 1}, {0, 1}, {{move(0, 1)}, {store(1, 5), move(1, 0)}})),
+      remote(machine("moves away from home", 3, {2, 2}, {0, 1}, {{store(0, 1), move(0, 1)}, {move(1, 0)}})),
+      remote(
+          machine("a move, and a reader of what it reads", 2, {0, 0}, {1, 0}, {{store(0, 1), move(0, 1)}, {load(0)}})),
+      remote(machine("pinned to global memory", 2, {0}, {0, 1},
+                     {{store(0, 1), pin(0, Pin::kGlobal), load(0)}, {load(0), store(0, 2)}})),
+      remote(machine("thawed", 2, {0}, {0, 1}, {{store(0, 1), thaw(0), load(0)}, {load(0), store(0, 2)}})),
+      remote(machine("thawed again and again", 2, {0}, {0, 1, 0},
+                     {{store(0, 1), load(0)}, {load(0), store(0, 2)}, {thaw(0), thaw(0)}})),
+      remote(
+          machine("thawed away from home", 3, {0}, {1, 2}, {{store(0, 1), thaw(0), load(0)}, {load(0), store(0, 2)}})),
+      remote(machine("a discard by another node", 2, {0}, {1, 0},
+                     {{store(0, 1), discard(0), load(0)}, {store(0, 2), load(0)}})),
   };
 }
 
@@ -96,6 +129,10 @@ std::vector<Scenario> long_scenarios() {
               {{store(0, 1)}, {load(0), store(0, 2)}, {load(0)}, {pin(0, Pin::kGlobal), pin(0, Pin::kNone), thaw(0)}}),
       machine("discards of three nodes", 3, {0}, {0, 1, 2},
               {{store(0, 1), discard(0)}, {discard(0), store(0, 2)}, {load(0), store(0, 3, 1)}}),
+      remote(machine("moves of three nodes", 3, {0, 1}, {0, 1, 2},
+                     {{move(0, 1)}, {move(1, 0)}, {store(0, 1), store(1, 2)}})),
+      remote(machine("IRIW", 4, {0, 1}, {0, 1, 2, 3},
+                     {{store(0, 1)}, {store(1, 1)}, {load(0), load(1, 1)}, {load(1), load(0, 1)}})),
   };
 }
 

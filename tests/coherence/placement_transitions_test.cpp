@@ -340,6 +340,59 @@ TEST(PlacementTransitions, ADiscardedPageIsNew) {
   EXPECT_EQ(grant_to(home.actions, kSecond).content, Content::kZeros);
 }
 
+// --- References
+
+Page granted(State right, Content content) {
+  Page page;
+  Actions actions;
+  EXPECT_EQ(on_fault(page, kAway, Access::kRead, actions), FaultOutcome::kWait);
+  EXPECT_TRUE(
+      on_message(page, kAway, kHome, {.kind = MessageKind::kGrant, .content = content, .right = right}, actions));
+  on_returned(page);
+  on_hold_over(page, kAway, actions);
+  return page;
+}
+
+TEST(PlacementTransitions, APageStaysUntilAReferenceIsOver) {
+  Page page = granted(State::kGlobal, Content::kNone);
+  Actions actions;
+  EXPECT_EQ(on_reference(page, kAway, Access::kWrite, actions), FaultOutcome::kResolved);
+  EXPECT_TRUE(actions.empty());
+  EXPECT_TRUE(on_message(page, kAway, kHome, {.kind = MessageKind::kUnmap}, actions));
+  EXPECT_EQ(verbs(actions), std::vector{Verb::kAwaitHold});
+  EXPECT_EQ(page.returning, 1);
+  on_returned(page);
+  actions.clear();
+  on_hold_over(page, kAway, actions);
+  EXPECT_EQ(sent_to(actions, kHome), Kinds{MessageKind::kUnmapped});
+  EXPECT_EQ(page.state, State::kNone);
+}
+
+TEST(PlacementTransitions, AReferenceDoesNotOvertakeAnOrder) {
+  Page page = granted(State::kGlobal, Content::kNone);
+  Actions actions;
+  EXPECT_EQ(on_reference(page, kAway, Access::kRead, actions), FaultOutcome::kResolved);
+  EXPECT_TRUE(on_message(page, kAway, kHome, {.kind = MessageKind::kUnmap}, actions));
+  actions.clear();
+  EXPECT_EQ(on_reference(page, kAway, Access::kRead, actions), FaultOutcome::kWait);
+  EXPECT_EQ(sent_to(actions, kHome), Kinds{MessageKind::kReadRequest});
+  EXPECT_EQ(page.returning, 1);
+}
+
+TEST(PlacementTransitions, AReferenceBehindASyncIsGrantedTheCopyThatIsLeft) {
+  Page page = granted(State::kWrite, Content::kPage);
+  Actions actions;
+  EXPECT_EQ(on_reference(page, kAway, Access::kRead, actions), FaultOutcome::kResolved);
+  EXPECT_TRUE(on_message(page, kAway, kHome, {.kind = MessageKind::kSync}, actions));
+  EXPECT_EQ(on_reference(page, kAway, Access::kRead, actions), FaultOutcome::kWait);
+  on_returned(page);
+  on_hold_over(page, kAway, actions);
+  EXPECT_EQ(page.state, State::kRead);
+  actions.clear();
+  EXPECT_TRUE(on_message(page, kAway, kHome, {.kind = MessageKind::kGrant, .right = State::kRead}, actions));
+  EXPECT_EQ(verbs(actions), (std::vector{Verb::kMapRead, Verb::kWakeReaders}));
+}
+
 // --- Each of these would end the run
 
 TEST(PlacementTransitions, RefuseWhatNoCorrectNodeSends) {

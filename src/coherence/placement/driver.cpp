@@ -1,5 +1,7 @@
 #include "coherence/placement/driver.h"
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <optional>
@@ -40,15 +42,11 @@ Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, std
   if (nodes > NodeSet::kCapacity)
     return fail("the protocol placement has directory entries for {} nodes, and the machine has {}", NodeSet::kCapacity,
                 nodes);
-  if (nodes > 1 && services.frames_of_nodes.size() != nodes)
-    return fail(
-        "under the protocol placement nodes use pages in another node's memory by mapping it, and the memory of this run's "
-        "nodes is not on one machine");
   std::unique_ptr<Driver> driver(new Driver(services, std::move(policy), observer));
   auto records = SparseTable<Record>::create(services.region.page_count(), "page records");
   if (!records) return tl::unexpected(records.error());
   driver->records_ = std::move(*records);
-  services.rights.let_pages_be_elsewhere();
+  if (!driver->has_remote_pages_) services.rights.let_pages_be_elsewhere();
   for (unsigned kind = 0; kind < static_cast<unsigned>(MessageKind::kKindCount); ++kind)
     services.fabric.set_handler(type_of(static_cast<MessageKind>(kind)), &Driver::handle, driver.get());
   return driver;
@@ -57,11 +55,16 @@ Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, std
 // --- Faults
 
 bool Driver::on_fault(PageId page, bool is_write) {
-  ProcessorProfile& profile = this_profile();
-  const CategoryScope protocol(profile, Category::kProtocol);
+  const CategoryScope protocol(this_profile(), Category::kProtocol);
   Record& record = records_[page];
   if (!home_of(page, record, true)) return false;
+  if (wait_for(page, record, is_write ? Access::kWrite : Access::kRead, nullptr)) end_use(page, record, true);
+  return true;
+}
 
+bool Driver::wait_for(PageId page, Record& record, Access access, NodeId* referred_to) {
+  ProcessorProfile& profile = this_profile();
+  const bool is_write = access == Access::kWrite;
   EventCount& granted = is_write ? record.writers : record.readers;
   uint32_t seen = 0;
   std::optional<PollingScope> polling;
@@ -72,8 +75,9 @@ bool Driver::on_fault(PageId page, bool is_write) {
     begin(page, record);
     const bool was_readable = record.page.state != State::kNone;
     const bool was_asked_for = record.page.has_request;
-    const FaultOutcome outcome =
-        placement::on_fault(record.page, context(record), is_write ? Access::kWrite : Access::kRead, actions);
+    const FaultOutcome outcome = referred_to == nullptr
+                                     ? placement::on_fault(record.page, context(record), access, actions)
+                                     : on_reference(record.page, context(record), access, actions);
     if (outcome == FaultOutcome::kWait) {
       seen = granted.prepare();
       // The thread polls before the request is sent, so that a home that answers at once finds a thread that handles the
@@ -83,25 +87,31 @@ bool Driver::on_fault(PageId page, bool is_write) {
         profile.count(!is_write ? Counter::kReadFaults : was_readable ? Counter::kUpgrades : Counter::kWriteFaults);
         if (record.page.directory.pin != Pin::kNone) profile.count(Counter::kRequestsPinned);
       }
-    } else {
+    } else if (referred_to == nullptr) {
       profile.count(Counter::kLocalFaults);
     }
     perform(page, record, actions, nullptr);
     if (outcome == FaultOutcome::kResolved) {
-      if (record.page.held && !record.page.waits_for_hold()) set_hold(record);
-      return true;
+      if (referred_to != nullptr)
+        *referred_to = place_of(record);
+      else if (record.page.held && !record.page.waits_for_hold())
+        set_hold(record);
+      return false;
     }
   }
   {
     const CategoryScope waiting(profile, Category::kDataWait);
     wait_until(*polling, services_.wait, granted, [&granted, seen] { return granted.changed_since(seen); });
   }
+  return true;
+}
+
+void Driver::end_use(PageId page, Record& record, bool is_held) {
   MULTIGRAIN_LOCK_STEP(record.lock);
   const LockGuard hold(record.lock);
   on_returned(record.page);
-  if (record.page.held) set_hold(record);
+  if (is_held && record.page.held) set_hold(record);
   if (record.page.waits_for_hold()) await_hold(page, record);
-  return true;
 }
 
 void Driver::begin(PageId page, Record& record) {
@@ -193,10 +203,125 @@ void Driver::catch_up() {
 
 void Driver::fill_frame(PageId page) {
   Record& record = records_[page];
+  if (has_remote_pages_) {
+    if (!is_remote(page)) return;
+    // What the threads read is elsewhere, or here when this node has been granted the page meanwhile.
+    const bool is_allocated = refer(page, Access::kRead, [&](NodeId at) {
+      if (at != self_) services_.fabric.get(at, SegmentId::kFrames, offset(page), {frame(page), page_size_});
+    });
+    MG_CHECK(is_allocated, page.value);
+    return;
+  }
   const LockGuard hold(record.lock);
-  if (record.right != State::kGlobal || record.home() == self_) return;
+  if (!is_elsewhere(record)) return;
   services_.fabric.get(record.home(), SegmentId::kFrames, offset(page), {frame(page), page_size_});
   record.is_used = true;
+}
+
+// --- Remote references
+
+namespace {
+
+constexpr uint64_t kWord = sizeof(uint64_t);
+// The longest operand of an instruction covers so many words.
+constexpr size_t kMostWords = 9;
+
+}  // namespace
+
+bool Driver::is_remote(PageId page) {
+  if (!has_remote_pages_) return false;
+  Record& record = records_[page];
+  MULTIGRAIN_LOCK_STEP(record.lock);
+  const LockGuard hold(record.lock);
+  return is_elsewhere(record);
+}
+
+NodeId Driver::place_of(Record& record) const {
+  // An operation on another node's frame may fill this node's own, which is of no use meanwhile (fill_frame).
+  record.is_used = true;
+  return record.right == State::kGlobal ? record.home() : self_;
+}
+
+// (D5) A thread that has waited is counted, as one that does not run yet. It sets no hold: when its operation is over it has made
+// its access.
+template <typename Operation>
+bool Driver::refer(PageId page, Access access, Operation&& operation) {
+  const CategoryScope protocol(this_profile(), Category::kProtocol);
+  Record& record = records_[page];
+  if (!home_of(page, record, true)) return false;
+  NodeId at = self_;
+  if (wait_for(page, record, access, &at)) {
+    MULTIGRAIN_LOCK_STEP(record.lock);
+    const LockGuard hold(record.lock);
+    at = place_of(record);
+  }
+  {
+    const CategoryScope waiting(this_profile(), at == self_ ? Category::kProtocol : Category::kDataWait);
+    operation(at);
+  }
+  end_use(page, record, false);
+  return true;
+}
+
+// A get may see parts of two values of a word where UCX copies in software (fabric.h), and an atomic operation does not. What is
+// longer than an operand is copied by an instruction that promises no more than bytes.
+bool Driver::load(PageId page, uint64_t at, std::span<std::byte> out) {
+  const uint64_t first = offset(page) + at / kWord * kWord;
+  const uint64_t skipped = at % kWord;
+  const size_t words = (skipped + out.size() + kWord - 1) / kWord;
+  return refer(page, Access::kRead, [&](NodeId node) {
+    Fabric& fabric = services_.fabric;
+    if (words > kMostWords) return fabric.get(node, SegmentId::kFrames, offset(page) + at, out);
+    std::array<uint64_t, kMostWords> values;
+    std::array<Completion, kMostWords> started;
+    for (size_t i = 0; i < words; ++i) {
+      if (node == self_)
+        values[i] = fabric.load_own(SegmentId::kFrames, first + i * kWord);
+      else
+        started[i] = fabric.start_fetch_add(node, SegmentId::kFrames, first + i * kWord, 0, values[i]);
+    }
+    for (size_t i = 0; i < words && node != self_; ++i) fabric.wait(started[i]);
+    std::memcpy(out.data(), std::as_bytes(std::span(values)).data() + skipped, out.size());
+  });
+}
+
+bool Driver::store(PageId page, uint64_t at, std::span<const std::byte> bytes) {
+  return refer(page, Access::kWrite, [&](NodeId node) {
+    std::span<const std::byte> rest = bytes;
+    uint64_t to = offset(page) + at;
+    const auto store_up_to = [&](size_t most) {
+      const std::span<const std::byte> part = rest.first(std::min(most, rest.size()));
+      store_part(node, to / kWord * kWord, to % kWord, part);
+      to += part.size();
+      rest = rest.subspan(part.size());
+    };
+    if (to % kWord != 0) store_up_to(kWord - to % kWord);
+    if (const size_t whole = rest.size() / kWord * kWord; whole != 0) {
+      services_.fabric.put(node, SegmentId::kFrames, to, rest.first(whole));
+      to += whole;
+      rest = rest.subspan(whole);
+    }
+    if (!rest.empty()) store_up_to(kWord);
+  });
+}
+
+// Stores bytes of one word, of which other threads may store the rest meanwhile.
+void Driver::store_part(NodeId node, uint64_t word, uint64_t first, std::span<const std::byte> bytes) {
+  Fabric& fabric = services_.fabric;
+  uint64_t seen = fabric.fetch_add(node, SegmentId::kFrames, word, 0);
+  while (true) {
+    uint64_t wanted = seen;
+    std::memcpy(std::as_writable_bytes(std::span(&wanted, 1)).data() + first, bytes.data(), bytes.size());
+    const uint64_t found = fabric.compare_and_swap(node, SegmentId::kFrames, word, seen, wanted);
+    if (found == seen) return;
+    seen = found;
+  }
+}
+
+bool Driver::compare_and_swap(PageId page, uint64_t at, uint64_t& expected, uint64_t desired) {
+  return refer(page, Access::kWrite, [&](NodeId node) {
+    expected = services_.fabric.compare_and_swap(node, SegmentId::kFrames, offset(page) + at, expected, desired);
+  });
 }
 
 // --- Messages
@@ -322,7 +447,7 @@ void Driver::send(PageId page, const Action& action) {
 
 void Driver::fill_with_zeros(PageId page, Record& record) {
   this_profile().count(Counter::kZeroFills);
-  // What other nodes have written to the home's frame by mapping it, the home does not know.
+  // What other nodes have written to the home's frame, the home does not know.
   if (std::exchange(record.is_used, false) || record.home() == self_) std::memset(frame(page), 0, page_size_);
 }
 
@@ -348,9 +473,10 @@ void Driver::map(PageId page, Record& record, State right) {
   record.right = right;
 }
 
-// The home's frame is mapped with all rights, which userfaultfd does not watch. So no access of this node faults there.
+// The home's frame is mapped with all rights, which userfaultfd does not watch. So no access of this node faults there. Where the
+// frame cannot be mapped, every access faults.
 void Driver::map_global(PageId page, Record& record) {
-  if (record.right == State::kGlobal) return;
+  if (record.right == State::kGlobal || has_remote_pages_) return;
   const SubTimeScope timed(this_profile(), SubTime::kRights);
   const int failed = services_.region.view_elsewhere(page, 1, services_.frames_of_nodes[record.home().value]);
   if (failed == ENOMEM)
@@ -371,7 +497,9 @@ void Driver::lower(PageId page, Record& record, State right) {
                                                  : Counter::kFlushes);
   if (right == State::kRead) {
     revoke_write(page, 1);
-  } else if (record.right == State::kGlobal && record.home() != self_) {
+  } else if (is_elsewhere(record) && has_remote_pages_) {
+    // The page has no rights: references were made by operations, which are over.
+  } else if (is_elsewhere(record)) {
     // The node's own frame has no rights when it comes back. It is watched again before anything can be granted.
     MULTIGRAIN_STEP(frame(page));
     const SubTimeScope timed(profile, SubTime::kRights);

@@ -119,7 +119,7 @@ struct Page {
   // The faults of so many threads of the node wait for the page.
   uint16_t waiting_to_read = 0;
   uint16_t waiting_to_write = 0;
-  uint16_t returning = 0;  // threads granted the page, but not running yet
+  uint16_t returning = 0;  // threads granted the page, but not running yet, and references under way
 
   Directory directory;  // meaningful at the home only
 
@@ -139,7 +139,7 @@ enum class Verb : uint8_t {
   kFillZeros,    // fill this node's frame with zeros
   kMapRead,      // give this node's threads the right to read its frame
   kMapWrite,     // the right to read and to write its frame
-  kMapGlobal,    // the right to read and to write the home's frame
+  kMapGlobal,    // the right to read and to write the home's frame, by its being mapped or by references
   kRevokeWrite,  // take the right to write
   kRevoke,       // take all rights
   kWakeReaders,  // the threads that have waited to read are granted the page

@@ -39,6 +39,9 @@
 //   fault            allows the access         mapped again                                              on_fault
 //                    else, no request          waits; a request to the home
 //                    else                      waits for the grant, and then for a request of its own
+//   reference        allows it, no order       the page stays until the reference is over                on_reference
+//                    else                      as a fault; one that waits for what follows the order
+//                                              may be granted what the order leaves it
 //   grant            has a request             take or zero-fill; mapped; threads that waited for so     on_grant
 //                                              much are granted the page, and the hold begins; another
 //                                              request, if threads wait to write what was granted to read
@@ -73,6 +76,7 @@ class Transition {
 
   // Events.
   FaultOutcome fault(Access access);
+  FaultOutcome reference(Access access);
   bool message(NodeId from, const PageMessage& m);
   void hold_over();
   void decision(Location location);
@@ -88,6 +92,7 @@ class Transition {
   bool on_order(MessageKind order);
   void answer_order();
   void grant_threads();
+  FaultOutcome wait_for(Access access);
   void request(Access access);
   void map();
 
@@ -181,6 +186,17 @@ FaultOutcome Transition::fault(Access access) {
     map();
     return FaultOutcome::kResolved;
   }
+  return wait_for(access);
+}
+
+FaultOutcome Transition::reference(Access access) {
+  if (!p_.allows(access) || p_.has_order) return wait_for(access);
+  ++p_.returning;
+  p_.held = true;
+  return FaultOutcome::kResolved;
+}
+
+FaultOutcome Transition::wait_for(Access access) {
   ++(access == Access::kRead ? p_.waiting_to_read : p_.waiting_to_write);
   if (!p_.has_request) request(access);
   return FaultOutcome::kWait;
@@ -198,8 +214,9 @@ void Transition::map() {
 // (P3) While an order waits here the home grants nothing.
 bool Transition::on_grant(const PageMessage& m) {
   if (!p_.has_request || p_.has_order || m.right == State::kNone) return false;
-  // What the node has already, only the right to write can be added to.
-  if (p_.state != State::kNone && (p_.state != State::kRead || m.right != State::kWrite)) return false;
+  // What the node has already, only the right to write can be added to. A reference that has waited behind a sync is granted the
+  // copy that the node has kept.
+  if (p_.state != State::kNone && (p_.state != State::kRead || m.right == State::kGlobal)) return false;
   const bool uses_own_frame = m.right != State::kGlobal && !context_.is_home();
   if ((m.content == Content::kNone) == (uses_own_frame && p_.state == State::kNone)) return false;
   if (m.content == Content::kPage) act(Verb::kTakePage);
@@ -453,7 +470,7 @@ void Transition::complete_request() {
 }
 
 PageMessage Transition::grant_of(NodeId node, State right, bool has_copy) const {
-  const bool needs_nothing = right == State::kGlobal || node == context_.home || (has_copy && right == State::kWrite);
+  const bool needs_nothing = right == State::kGlobal || node == context_.home || has_copy;
   return {.kind = MessageKind::kGrant,
           .content = needs_nothing   ? Content::kNone
                      : d_.is_written ? Content::kPage
@@ -480,6 +497,13 @@ void Transition::complete_discard() {
 FaultOutcome on_fault(Page& page, const Context& context, Access access, Actions& actions) {
   Transition t(page, context, actions);
   const FaultOutcome outcome = t.fault(access);
+  t.settle();
+  return outcome;
+}
+
+FaultOutcome on_reference(Page& page, const Context& context, Access access, Actions& actions) {
+  Transition t(page, context, actions);
+  const FaultOutcome outcome = t.reference(access);
   t.settle();
   return outcome;
 }

@@ -18,8 +18,8 @@
 //       sends to a node arrives in the order in which it was sent, so a grant never meets an order that waits.
 //  (P4) The page's bytes leave a node, and an order is answered, only when the node's threads have lost the right.
 //       Bytes that are on their way lie in a frame that is not written before they have been fetched.
-//  (P5) A page that threads have been granted is not taken before each of them has called on_returned(), and then not before
-//       on_hold_over().
+//  (P5) A page that threads have been granted, or to which they refer from afar, is not taken before each of them has called
+//       on_returned(), and then not before on_hold_over().
 //  (P6) Threads wait for a page if and only if a request of their node is out. Every request is answered.
 //  (P7) A page that is pinned to global memory is in no node's own memory once what was under way is completed.
 //  (P8) A page is new again when it has been discarded: no node has it, and the next to use it finds zeros.
@@ -36,7 +36,12 @@ namespace multigrain::placement {
 // A thread of this node made an access that its rights do not allow.
 FaultOutcome on_fault(Page& page, const Context& context, Access access, Actions& actions);
 
-// A thread that was granted the page runs, and is about to make its access: the hold begins now.
+// A thread of this node is going to make an access itself, by operations on the memory where the page is: this node's frame, or
+// global memory if the state is kGlobal. After kResolved, or when it has been woken, it does so, and then calls on_returned(). It
+// waits behind an order that is here already, so that references do not keep the page for ever.
+FaultOutcome on_reference(Page& page, const Context& context, Access access, Actions& actions);
+
+// A thread that was granted the page runs, and is about to make its access: the hold begins now. Or a reference is over.
 void on_returned(Page& page);
 
 // The hold is over. Pre: page.held, and no thread is returning.
