@@ -24,7 +24,7 @@ from pathlib import Path
 # Every Linux with glibc has these, in versions that fit its C library.
 OF_SYSTEM = re.compile(r"lib(c|m|dl|pthread|rt|gcc_s|stdc\+\+)\.so\.|ld-linux-x86-64\.so\.|linux-vdso\.so\.")
 
-MODULES = ("multigrain-races.so", "multigrain-timeline.so", "multigrain-ucx.so")
+MODULES = ("multigrain-races.so", "multigrain-references.so", "multigrain-timeline.so", "multigrain-ucx.so")
 
 LAUNCHER = '''"""The command mgrun of an installed wheel."""
 

@@ -1,0 +1,251 @@
+#include <Zydis/Zydis.h>
+
+#include <algorithm>
+#include <span>
+
+#include "coherence/placement/instructions/instruction.h"
+
+namespace multigrain::placement {
+namespace {
+
+// Indices into Registers, in the order in which instructions number the registers.
+constexpr std::array<int8_t, 16> kByNumber = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP, REG_RSI, REG_RDI,
+                                              REG_R8,  REG_R9,  REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15};
+
+// Returns the number of the general register that this is a part of; -1 for any other.
+int number_of(ZydisRegister which) {
+  const ZydisRegister whole = ZydisRegisterGetLargestEnclosing(ZYDIS_MACHINE_MODE_LONG_64, which);
+  if (ZydisRegisterGetClass(whole) != ZYDIS_REGCLASS_GPR64) return -1;
+  return ZydisRegisterGetId(whole);
+}
+
+struct Decoded {
+  ZydisDecodedInstruction head;
+  ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT];
+  [[nodiscard]] std::span<const ZydisDecodedOperand> all() const { return {operands, head.operand_count}; }
+};
+
+const ZydisDecoder& decoder() {
+  static const ZydisDecoder made = [] {
+    ZydisDecoder decoder;
+    ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
+    return decoder;
+  }();
+  return made;
+}
+
+// The decoder is made before the first fault: a function's static object takes a lock when it is first used.
+[[maybe_unused]] const ZydisDecoder& made_at_start = decoder();
+
+bool is_memory(const ZydisDecodedOperand& operand) {
+  return operand.type == ZYDIS_OPERAND_TYPE_MEMORY && operand.mem.type != ZYDIS_MEMOP_TYPE_AGEN;
+}
+
+bool is_stack(const ZydisDecodedOperand& operand) {
+  return operand.visibility != ZYDIS_OPERAND_VISIBILITY_EXPLICIT && operand.mem.base == ZYDIS_REGISTER_RSP;
+}
+
+// These have operands in memory that they access in parts, or at another place than the operand says.
+bool is_peculiar(const Decoded& decoded) {
+  const ZydisDecodedInstruction& head = decoded.head;
+  switch (head.mnemonic) {
+    case ZYDIS_MNEMONIC_VMASKMOVPS:
+    case ZYDIS_MNEMONIC_VMASKMOVPD:
+    case ZYDIS_MNEMONIC_VPMASKMOVD:
+    case ZYDIS_MNEMONIC_VPMASKMOVQ:
+    case ZYDIS_MNEMONIC_MASKMOVQ:
+    case ZYDIS_MNEMONIC_MASKMOVDQU:
+    case ZYDIS_MNEMONIC_VMASKMOVDQU:
+    case ZYDIS_MNEMONIC_XLAT:
+    case ZYDIS_MNEMONIC_LEAVE:
+    case ZYDIS_MNEMONIC_ENTER:
+      return true;
+    // The bit's number in a register says how far from the operand the word is.
+    case ZYDIS_MNEMONIC_BT:
+    case ZYDIS_MNEMONIC_BTS:
+    case ZYDIS_MNEMONIC_BTR:
+    case ZYDIS_MNEMONIC_BTC:
+      return decoded.operands[1].type == ZYDIS_OPERAND_TYPE_REGISTER;
+    default:
+      break;
+  }
+  const bool is_masked = head.avx.mask.reg != ZYDIS_REGISTER_NONE && head.avx.mask.reg != ZYDIS_REGISTER_K0;
+  const bool is_broadcast = head.avx.broadcast.mode != ZYDIS_BROADCAST_MODE_INVALID && !head.avx.broadcast.is_static;
+  const bool is_of_known_form = head.encoding == ZYDIS_INSTRUCTION_ENCODING_LEGACY ||
+                                head.encoding == ZYDIS_INSTRUCTION_ENCODING_VEX ||
+                                head.encoding == ZYDIS_INSTRUCTION_ENCODING_EVEX;
+  return is_masked || is_broadcast || !is_of_known_form || head.address_width != 64 ||
+         head.meta.branch_type == ZYDIS_BRANCH_TYPE_FAR;
+}
+
+uint64_t address_of(const ZydisDecodedOperandMem& memory, const Registers& registers, uint8_t length) {
+  uint64_t address = memory.disp.has_displacement ? static_cast<uint64_t>(memory.disp.value) : 0;
+  if (memory.base == ZYDIS_REGISTER_RIP)
+    address += static_cast<uint64_t>(registers[REG_RIP]) + length;
+  else if (const int base = number_of(memory.base); base >= 0)
+    address += static_cast<uint64_t>(registers[kByNumber[static_cast<size_t>(base)]]);
+  if (const int index = number_of(memory.index); index >= 0)
+    address += static_cast<uint64_t>(registers[kByNumber[static_cast<size_t>(index)]]) * memory.scale;
+  return address;
+}
+
+bool decode_string(const Decoded& decoded, const Registers& registers, Instruction& out) {
+  using Kind = Instruction::Kind;
+  const ZydisDecodedInstruction& head = decoded.head;
+  switch (head.mnemonic) {
+    case ZYDIS_MNEMONIC_MOVSB:
+    case ZYDIS_MNEMONIC_MOVSW:
+    case ZYDIS_MNEMONIC_MOVSD:
+    case ZYDIS_MNEMONIC_MOVSQ:
+      out.kind = Kind::kMoveString;
+      break;
+    case ZYDIS_MNEMONIC_STOSB:
+    case ZYDIS_MNEMONIC_STOSW:
+    case ZYDIS_MNEMONIC_STOSD:
+    case ZYDIS_MNEMONIC_STOSQ:
+      out.kind = Kind::kStoreString;
+      break;
+    case ZYDIS_MNEMONIC_LODSB:
+    case ZYDIS_MNEMONIC_LODSW:
+    case ZYDIS_MNEMONIC_LODSD:
+    case ZYDIS_MNEMONIC_LODSQ:
+      out.kind = Kind::kLoadString;
+      break;
+    case ZYDIS_MNEMONIC_CMPSB:
+    case ZYDIS_MNEMONIC_CMPSW:
+    case ZYDIS_MNEMONIC_CMPSD:
+    case ZYDIS_MNEMONIC_CMPSQ:
+      out.kind = Kind::kCompareString;
+      break;
+    case ZYDIS_MNEMONIC_SCASB:
+    case ZYDIS_MNEMONIC_SCASW:
+    case ZYDIS_MNEMONIC_SCASD:
+    case ZYDIS_MNEMONIC_SCASQ:
+      out.kind = Kind::kCompareString;
+      out.with_accumulator = true;
+      break;
+    default:
+      return false;
+  }
+  for (const ZydisDecodedOperand& operand : decoded.all())
+    if (is_memory(operand)) {
+      // Only rsi's segment can be overridden.
+      if (operand.mem.segment == ZYDIS_REGISTER_FS || operand.mem.segment == ZYDIS_REGISTER_GS) return false;
+      out.bytes = static_cast<uint8_t>(operand.size / 8);
+    }
+  constexpr greg_t kDirection = 0x400;
+  out.repeats = (head.attributes & (ZYDIS_ATTRIB_HAS_REP | ZYDIS_ATTRIB_HAS_REPE | ZYDIS_ATTRIB_HAS_REPNE)) != 0;
+  out.while_equal = (head.attributes & ZYDIS_ATTRIB_HAS_REPE) != 0;
+  out.while_differs = (head.attributes & ZYDIS_ATTRIB_HAS_REPNE) != 0;
+  out.is_downwards = (registers[REG_EFL] & kDirection) != 0;
+  return true;
+}
+
+// Chooses a register for the operand's address that can be named without a prefix, and needs no displacement.
+int free_register(const Decoded& decoded) {
+  constexpr std::array<int, 6> kCandidates = {3, 6, 7, 2, 1, 0};
+  for (const int candidate : kCandidates) {
+    const auto uses = [candidate](const ZydisDecodedOperand& operand) {
+      return operand.type == ZYDIS_OPERAND_TYPE_REGISTER && number_of(operand.reg.value) == candidate;
+    };
+    if (std::ranges::none_of(decoded.all(), uses)) return candidate;
+  }
+  return -1;
+}
+
+// Copies the instruction with another operand in memory: what the register `pointer` points to.
+bool copy_with_pointer(const Decoded& decoded, const uint8_t* code, int pointer, Instruction& out) {
+  const ZydisDecodedInstruction& head = decoded.head;
+  if ((head.attributes & ZYDIS_ATTRIB_HAS_MODRM) == 0) return false;
+  const size_t modrm = head.raw.modrm.offset;
+  std::copy_n(code, modrm, out.copy.begin());
+  // Index and base have a fourth bit, in a prefix.
+  if (head.encoding == ZYDIS_INSTRUCTION_ENCODING_EVEX)
+    out.copy[head.raw.evex.offset + 1] |= 0x60;
+  else if (head.encoding == ZYDIS_INSTRUCTION_ENCODING_VEX && head.raw.vex.size == 3)
+    out.copy[head.raw.vex.offset + 1] |= 0x60;
+  else if ((head.attributes & ZYDIS_ATTRIB_HAS_REX) != 0)
+    out.copy[head.raw.rex.offset] &= 0xfc;
+  out.copy[modrm] = static_cast<uint8_t>((code[modrm] & 0x38) | pointer);
+  const size_t rest = modrm + 1 + ((head.attributes & ZYDIS_ATTRIB_HAS_SIB) != 0 ? 1 : 0) + head.raw.disp.size / 8;
+  std::copy(code + rest, code + head.length, out.copy.begin() + static_cast<ptrdiff_t>(modrm) + 1);
+  out.copy_length = static_cast<uint8_t>(modrm + 1 + head.length - rest);
+  out.pointer = kByNumber[static_cast<size_t>(pointer)];
+  return true;
+}
+
+void note_registers(const Decoded& decoded, Instruction& out) {
+  for (const ZydisDecodedOperand& operand : decoded.all()) {
+    if (operand.type != ZYDIS_OPERAND_TYPE_REGISTER || number_of(operand.reg.value) >= 0) continue;
+    switch (ZydisRegisterGetClass(operand.reg.value)) {
+      case ZYDIS_REGCLASS_FLAGS:
+      case ZYDIS_REGCLASS_IP:
+        break;
+      case ZYDIS_REGCLASS_X87:
+      case ZYDIS_REGCLASS_MMX:
+        out.uses_x87 = true;
+        [[fallthrough]];
+      default:
+        out.uses_vectors = true;
+    }
+  }
+  if (decoded.head.meta.isa_set == ZYDIS_ISA_SET_X87 || decoded.head.meta.category == ZYDIS_CATEGORY_X87_ALU)
+    out.uses_vectors = out.uses_x87 = true;
+}
+
+}  // namespace
+
+bool decode_instruction(const Registers& registers, const uint8_t* code, size_t bytes, Instruction& out) {
+  Decoded decoded;
+  if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(&decoder(), code, bytes, &decoded.head, decoded.operands))) return false;
+  const ZydisDecodedInstruction& head = decoded.head;
+  out = {};
+  out.length = head.length;
+  if (is_peculiar(decoded)) return false;
+  if (head.meta.category == ZYDIS_CATEGORY_STRINGOP) return decode_string(decoded, registers, out);
+
+  const ZydisDecodedOperand* place = nullptr;
+  for (const ZydisDecodedOperand& operand : decoded.all()) {
+    if (!is_memory(operand) || is_stack(operand)) continue;
+    if (place != nullptr || operand.mem.type != ZYDIS_MEMOP_TYPE_MEM) return false;
+    place = &operand;
+  }
+  if (place == nullptr || place->visibility != ZYDIS_OPERAND_VISIBILITY_EXPLICIT) return false;
+  if (place->mem.segment == ZYDIS_REGISTER_FS || place->mem.segment == ZYDIS_REGISTER_GS) return false;
+  if (place->size == 0 || place->size % 8 != 0 || place->size / 8 > kMostOperandBytes) return false;
+  out.bytes = static_cast<uint8_t>(place->size / 8);
+  out.reads = (place->actions & ZYDIS_OPERAND_ACTION_MASK_READ) != 0;
+  out.writes = (place->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE) != 0;
+  // What may be left as it is has to be known.
+  if (!out.reads && (place->actions & ZYDIS_OPERAND_ACTION_CONDWRITE) != 0) return false;
+  if (!out.reads && !out.writes) return false;
+  out.is_atomic = (head.attributes & ZYDIS_ATTRIB_HAS_LOCK) != 0 || head.mnemonic == ZYDIS_MNEMONIC_XCHG;
+  out.address = address_of(place->mem, registers, head.length);
+
+  using Kind = Instruction::Kind;
+  switch (head.mnemonic) {
+    case ZYDIS_MNEMONIC_PUSH:
+      out.kind = Kind::kPush;
+      return out.bytes == 8;
+    case ZYDIS_MNEMONIC_POP:
+      // The address is that after the stack pointer has moved.
+      out.kind = Kind::kPop;
+      return out.bytes == 8 && number_of(place->mem.base) != 4;
+    case ZYDIS_MNEMONIC_JMP:
+      out.kind = Kind::kJump;
+      return out.bytes == 8;
+    case ZYDIS_MNEMONIC_CALL:
+      out.kind = Kind::kCall;
+      return out.bytes == 8;
+    default:
+      break;
+  }
+  const bool has_stack = std::ranges::any_of(
+      decoded.all(), [](const ZydisDecodedOperand& operand) { return is_memory(operand) && is_stack(operand); });
+  const int pointer = free_register(decoded);
+  if (has_stack || pointer < 0) return false;
+  note_registers(decoded, out);
+  return copy_with_pointer(decoded, code, pointer, out);
+}
+
+}  // namespace multigrain::placement
