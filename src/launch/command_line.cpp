@@ -283,6 +283,10 @@ Status check_record(const LaunchOptions& options) {
         "--record records what a policy does with pages, and the protocol of this run is {} (--protocol placement); mgtrace "
         "record records programs that run without Multigrain",
         options.config.traits().name);
+  if (!options.config.shares_memory())
+    return fail(
+        "--record records references of programs on one machine without an emulated network; leave out {} (--record)",
+        options.config.network.ideal() ? "hosts and --fabric ucx" : "--net");
   return {};
 }
 

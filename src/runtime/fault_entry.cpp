@@ -17,6 +17,7 @@
 #include <span>
 
 #include "coherence/hazard_slots.h"
+#include "coherence/placement/instructions/references.h"
 #include "profile/profile.h"
 #include "profile/virtual_time.h"
 #include "runtime/crash_record.h"
@@ -31,7 +32,8 @@ struct Entry {
   const Region* region = nullptr;
   const AccessRights* rights = nullptr;
   Protocol* protocol = nullptr;
-  races::Detector* detector = nullptr;  // nullptr but under --races
+  races::Detector* detector = nullptr;                     // nullptr but under --races
+  placement::InstructionReferences* references = nullptr;  // nullptr where no page is remote
 } g_entry;
 
 // Gives the fault the fate that it would have without the runtime: the access is made again, under the default action.
@@ -39,6 +41,16 @@ void let_it_happen(int signal) {
   struct sigaction fate = {};
   fate.sa_handler = SIG_DFL;
   real_sigaction(signal, &fate, nullptr);
+}
+
+// The page may be remote already, or when the protocol has granted it: then the thread has no need to fault once more.
+bool serve_references(const Fault& fault, const void* context) {
+  ucontext_t& interrupted = *static_cast<ucontext_t*>(const_cast<void*>(context));
+  bool was_remote = false;
+  const bool is_allocated = g_entry.references->serve(fault.page, interrupted, was_remote);
+  if (was_remote) return is_allocated;
+  if (!g_entry.protocol->on_fault(fault.page, fault.is_write)) return false;
+  return g_entry.references->serve(fault.page, interrupted, was_remote);
 }
 
 bool serve(const Fault& fault, const void* context) {
@@ -56,6 +68,8 @@ bool serve(const Fault& fault, const void* context) {
   if (!has_published_hazard()) virtual_time::synchronise();
   if (g_entry.detector != nullptr) [[unlikely]]
     return g_entry.detector->on_access(fault, const_cast<void*>(context));
+  if (g_entry.references != nullptr) [[unlikely]]
+    return serve_references(fault, context);
   const bool served = g_entry.protocol->on_fault(fault.page, fault.is_write);
   virtual_time::spend_in(Category::kProtocol, &MachineCosts::translation_fill);
   return served;
@@ -173,8 +187,8 @@ bool serve_fault(int signal, const siginfo_t* info, const void* context) {
 }
 
 Status install_fault_entry(const Region& region, const AccessRights& rights, Protocol& protocol,
-                           races::Detector* detector) {
-  g_entry = {&region, &rights, &protocol, detector};
+                           races::Detector* detector, placement::InstructionReferences* references) {
+  g_entry = {&region, &rights, &protocol, detector, references};
   struct sigaction action = {};
   action.sa_sigaction = &on_signal;
   action.sa_flags = SA_SIGINFO;

@@ -11,6 +11,10 @@
 
 namespace multigrain {
 
+namespace placement {
+class InstructionReferences;
+}
+
 // The time that the system takes for a fault besides what its handler does: for the trap, the signal, and the return
 // from it. Both times are medians.
 struct TrapCost {
@@ -23,10 +27,10 @@ TrapCost measure_trap();
 // Installs the handler for the signals that an access without right, or a wild pointer, can raise. From here on the
 // protocol serves every access to an allocated page of the region, and every other fault is the program's: it goes to
 // the program's own handler if there is one, and otherwise kills the program with the ordinary signal and core. The
-// arguments must outlive the process's last fault. With a detector (mgrun --races) it learns of every access that faults.
-// Called once, at start-up.
+// arguments must outlive the process's last fault. With a detector (mgrun --races) it learns of every access that faults. With
+// `references`, instructions that refer to remote pages are executed. Called once, at start-up.
 Status install_fault_entry(const Region& region, const AccessRights& rights, Protocol& protocol,
-                           races::Detector* detector);
+                           races::Detector* detector, placement::InstructionReferences* references);
 
 // Does what that handler does first. Returns true if the signal was an access to an allocated page without a right that
 // the access should have, and now has.

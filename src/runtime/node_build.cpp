@@ -13,6 +13,8 @@
 
 #include "base/clock.h"
 #include "base/own_descriptors.h"
+#include "coherence/placement/instructions/module.h"
+#include "coherence/placement/instructions/references.h"
 #include "count/counting.h"
 #include "emulation/machine_description.h"
 #include "emulation/node_caches.h"
@@ -44,6 +46,23 @@ namespace {
 
 // The node's hazard slots, set before its first thread starts.
 HazardSlots* g_hazard_slots = nullptr;
+
+// What executes instructions that refer to remote pages, up to the process's last fault; nullptr if there are none.
+std::unique_ptr<placement::InstructionReferences> g_references;
+
+// Pages in another node's memory that cannot be mapped here are referred to by operations, which the fault handler makes for the
+// program's instructions.
+Status build_references(const Region& region, Protocol& protocol) {
+  auto* const memory = dynamic_cast<RemoteMemory*>(&protocol);
+  if (memory == nullptr || !memory->has_remote_pages()) return {};
+  const auto open = load_module(placement::kReferencesModule, placement::kReferencesSymbol);
+  if (!open) return fail("--protocol placement: {}", open.error().message);
+  const placement::DecodeInstruction decode = reinterpret_cast<decltype(&multigrain_references_module)>(*open)();
+  auto references = placement::InstructionReferences::create(region, *memory, decode);
+  if (!references) return tl::unexpected(references.error());
+  g_references = std::make_unique<placement::InstructionReferences>(std::move(*references));
+  return {};
+}
 
 }  // namespace
 
@@ -126,7 +145,9 @@ Status Node::build() {
   }
   measured_from_ = virtual_time::on() ? 0 : started_at_;
 
-  if (Status installed = install_fault_entry(*region_, *rights_, *protocol_, detector_); !installed) return installed;
+  if (Status built = build_references(*region_, *page_protocol_); !built) return built;
+  if (Status installed = install_fault_entry(*region_, *rights_, *protocol_, detector_, g_references.get()); !installed)
+    return installed;
   set_shared_region(region_->base(), region_->size());
   if (config_.nodes > 1) refuse_thread_sync(&Node::refuse_thread_sync_object);
   if (line_protocol_ != nullptr || translation_ != nullptr) set_shared_copies(&__multigrain_load, &__multigrain_store);
@@ -179,7 +200,7 @@ Status Node::build_translation() {
 // There may be two protocols, because each allocation says which one keeps it coherent.
 Status Node::build_protocols() {
   NodeServices services{*fabric_, *region_, *rights_, *this, wait_};
-  services.frames_of_nodes = frames_fds_;
+  if (config_.shares_memory()) services.frames_of_nodes = frames_fds_;
   std::unique_ptr<races::Detector> detector;
   if (config_.races) {
     const auto open = load_module(races::kModuleName, races::kModuleSymbol);
