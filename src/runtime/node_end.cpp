@@ -42,9 +42,9 @@ void Node::stop() {
 }
 
 // A program whose threads are all on one node runs, and gives the right results, but nothing of it is distributed. This
-// tells the user so.
+// tells the user so. A program of threads starts as many as it likes.
 void Node::tell_never_started_processors() const {
-  if (config_.nodes == 1) return;
+  if (config_.nodes == 1 || processors_->runs_threads()) return;
   const std::vector<unsigned> idle = processors_->never_started();
   const bool has_own_threads = idle.size() + 1 == config_.processors() && counted_threads() != 0;
   if (idle.empty() || !(has_own_threads || config_.check)) return;

@@ -439,7 +439,7 @@ int Processors::spawn(unsigned processor, mg_function function, void* argument, 
   const LockGuard one_at_a_time(spawning_);
   uint32_t idle = 0;
   const NodeId node = node_of(processor);
-  const bool needs_state = node != NodeId(0) && node_is_idle(node) && !(copies_once_ && has_copy_[node.value]);
+  const bool needs_state = node != NodeId(0) && node_is_idle(node) && !(runs_threads_ && has_copy_[node.value]);
   const bool is_first_elsewhere = node != NodeId(0) && other_nodes_are_idle();
   if (!known_[processor].runs.compare_exchange_strong(idle, 1)) {
     error = fmt::format("mg_spawn: processor {} is running already", processor);

@@ -80,9 +80,11 @@ class Processors {
   // From now on `function` runs on a processor's thread before each function that the processor is given. Called once, on
   // each node that is to have it, before the program runs.
   static void set_before_function(void (*function)());
-  // From now on private state is copied to a node once, and not each time its processors have been idle: other threads of
-  // the program may run there. Called on node 0 before any processor is started.
-  void copy_state_once() { copies_once_ = true; }
+  // The program's threads run on processors, wherever one is free, and there need not be one for each. From now on private state is
+  // copied to a node once, and not each time its processors have been idle: other threads of the program may run there. Called
+  // on node 0 before any processor is started.
+  void run_threads() { runs_threads_ = true; }
+  [[nodiscard]] bool runs_threads() const { return runs_threads_; }
 
   // From now on, while a processor runs the program's function, senders may leave messages to it: the code polls
   // (Fabric::begin_computing). Called before any processor runs.
@@ -143,7 +145,7 @@ class Processors {
   SparseTable<Known> known_;
   Mutex spawning_;  // one spawn at a time: a state copy takes several messages
 
-  bool copies_once_ = false;
+  bool runs_threads_ = false;
   bool code_polls_ = false;
   std::array<bool, NodeSet::kCapacity> has_copy_ MG_GUARDED_BY(spawning_){};
   // On node 0, the argument with which each node's first processor was started after its copy.

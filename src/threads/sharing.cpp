@@ -83,7 +83,7 @@ Status begin_sharing(Node& node) {
   MessageHeader header;
   header.type = runtime_message::kThreadsState;
   header.word[0] = reinterpret_cast<uint64_t>(state);
-  node.processors().copy_state_once();
+  node.processors().run_threads();
   for (uint16_t n = 1; n < node.config().nodes; ++n) node.fabric().send(NodeId(n), header, SendContext::kOrdinary);
   serve_program();
   if (!use_shared_stack() || !adopt_main_thread())
