@@ -320,7 +320,7 @@ TEST_F(OnMemory, AgreesWithBytesOneByOne) {
       detector_->release(8);
     }
     detector_->allocate(region_->base(), 8192, 0);
-    std::array<Location, 40> byte{};
+    std::array<Location, 200> byte{};  // the first of them are the last of a line
     for (unsigned step = 0; step < 40; ++step) {
       const unsigned owner = random() % kOwners;
       if (const unsigned what = random() % 8; what < 2) {
@@ -332,9 +332,13 @@ TEST_F(OnMemory, AgreesWithBytesOneByOne) {
         detector_->acquire(7);
         continue;
       }
-      const uint64_t bytes = uint64_t{1} << random() % 5;
-      const uint64_t offset =
-          random() % 3 == 0 ? random() % (byte.size() - bytes) : random() % (16 / bytes + 1) * bytes;
+      // Parts of cells, cells, and whole lines with what is around them.
+      uint64_t bytes = uint64_t{1} << random() % 5;
+      uint64_t offset = random() % 3 == 0 ? random() % (40 - bytes) : random() % (16 / bytes + 1) * bytes;
+      if (random() % 2 == 0) {
+        bytes = random() % 4 == 0 ? 1 + random() % 150 : 64 + random() % 2 * 64;
+        offset = random() % 4 == 0 ? random() % (byte.size() - bytes) : 8;
+      }
       const bool is_write = random() % 3 == 0;
       bool by_bytes = false;
       for (uint64_t i = offset; i < offset + bytes; ++i)

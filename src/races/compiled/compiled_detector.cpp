@@ -7,6 +7,7 @@
 #include <bit>
 #include <cerrno>
 #include <new>
+#include <optional>
 
 #include "base/futex.h"
 
@@ -17,8 +18,31 @@ constinit CompiledDetector* g_compiled_detector = nullptr;
 
 namespace {
 
+constexpr unsigned parts_of(Parts parts) {
+  return parts == Parts::kHalves ? 2 : 8;
+}
+constexpr unsigned class_of(Parts parts) {
+  return static_cast<unsigned>(std::countr_zero(parts_of(parts) * sizeof(Location) / RaceMemory::kUnit));
+}
+bool is_split(const Location& whole) {
+  return (whole.write & Cell::kSplit) != 0;
+}
+bool is_known(const Location& cell) {
+  return cell.write != 0 || cell.read != 0;
+}
+bool is_whole_line(uint64_t address, uint64_t bytes) {
+  return bytes == Recent::kLineBytes && address % Recent::kLineBytes == 0;
+}
+
+void become(Owner* owner) {
+  t_owner = owner;
+  if (&on_changed_owner != nullptr) on_changed_owner(owner);
+}
+
+}  // namespace
+
 // The cells of a line, and their lock, which is held shorter than a microsecond.
-class LockedLine {
+class CompiledDetector::LockedLine {
  public:
   explicit LockedLine(CellLine& line) : line_(line), lock_(line.cells[0].write) {
     uint64_t write = 0;
@@ -33,49 +57,43 @@ class LockedLine {
         cpu_relax();
     }
     first_ = line.cells[0];
-    first_.write = write;
+    first_.write = write & ~CellLine::kSeparate;
+    is_separate_ = (write & CellLine::kSeparate) != 0;
   }
   ~LockedLine() {
     line_.cells[0].write_place = first_.write_place;
     line_.cells[0].read = first_.read;
     line_.cells[0].read_place = first_.read_place;
-    lock_.store(first_.write, std::memory_order_release);
+    lock_.store(first_.write | (is_separate_ ? CellLine::kSeparate : 0), std::memory_order_release);
   }
   LockedLine(const LockedLine&) = delete;
   LockedLine& operator=(const LockedLine&) = delete;
 
+  // Whether each cell is for its own bytes; otherwise the first one is for all.
+  [[nodiscard]] bool is_separate() const { return is_separate_; }
+  void set_separate(bool is_separate) { is_separate_ = is_separate; }
   [[nodiscard]] Location& cell(unsigned index) { return index == 0 ? first_ : line_.cells[index]; }
 
  private:
   CellLine& line_;
   std::atomic_ref<uint64_t> lock_;
+  bool is_separate_ = false;
   Location first_;  // the cell with the lock in it, as a value
 };
 
-constexpr unsigned parts_of(Parts parts) {
-  return parts == Parts::kHalves ? 2 : 8;
-}
-constexpr unsigned class_of(Parts parts) {
-  return static_cast<unsigned>(std::countr_zero(parts_of(parts) * sizeof(Location) / RaceMemory::kUnit));
-}
-bool is_split(const Location& whole) {
-  return (whole.write & Cell::kSplit) != 0;
-}
-bool is_known(const Location& cell) {
-  return cell.write != 0 || cell.read != 0;
-}
-
-void become(Owner* owner) {
-  t_owner = owner;
-  if (&on_changed_owner != nullptr) on_changed_owner(owner);
-}
-
-}  // namespace
-
 // Races that one access has found. The first few are enough to say which places race.
 struct CompiledDetector::Found {
-  std::array<Race, 8> race;
+  // Few accesses find one, and each of them makes room for it: so the room is not filled before.
+  union Room {
+    Room() {}
+    Race race;
+  };
+  std::array<Room, 8> room;
   size_t count = 0;
+
+  void add(const Race& race) {
+    if (count != room.size()) new (&room[count++].race) Race(race);
+  }
 };
 
 CompiledDetector::CompiledDetector(RaceMemory memory, const Region& region, Machine machine, std::vector<Part> parts,
@@ -210,6 +228,11 @@ void CompiledDetector::forget(const void* begin, size_t bytes) {
   const auto first = reinterpret_cast<uint64_t>(begin);
   for_each_line(first, first + bytes, [this](uint64_t at, uint64_t part) {
     LockedLine line(memory_.line_of(at));
+    if (!line.is_separate()) {
+      if (is_whole_line(at, part)) return forget_parts(line.cell(0));
+      if (!is_known(line.cell(0))) return;
+      separate(line);
+    }
     for (uint64_t cell = at / 8; cell <= (at + part - 1) / 8; ++cell) forget_parts(line.cell(cell % CellLine::kCells));
   });
   if (t_owner != nullptr) t_owner->recent->forget(first, bytes);
@@ -248,19 +271,20 @@ void CompiledDetector::access(Owner& me, uint64_t address, uint64_t bytes, bool 
   }
 }
 
-void CompiledDetector::tell_plain(Owner& me, uint64_t address, uint64_t bytes, bool is_write, uintptr_t code) {
-  bool is_covered = false;
+void CompiledDetector::tell_new(Owner& me, uint64_t address, uint64_t bytes, bool is_write, uintptr_t code) {
+  std::optional<AccessNow> access_now;
   while (bytes != 0) {
     const unsigned first = address % Recent::kLineBytes;
     const uint64_t part = std::min<uint64_t>(bytes, Recent::kLineBytes - first);
     if (!me.recent->knows(address - first, Recent::bits(first, part), is_write)) {
-      if (!is_covered && !covers(address)) {
+      if (!access_now && !covers(address)) {
         // Of memory that is not looked at, long ranges are not noted, since that takes longer than to see that it is not.
         if (bytes <= Recent::kLineBytes) me.recent->note(address - first, Recent::bits(first, part), is_write);
         return;
       }
-      is_covered = true;
-      access(me, address, part, is_write, false, code);
+      if (!access_now) access_now = now(me, is_write, false, code);
+      touch(me, address, part, *access_now);
+      me.recent->note(address - first, Recent::bits(first, part), is_write);
     }
     address += part;
     bytes -= part;
@@ -272,17 +296,25 @@ void CompiledDetector::tell_strided(Owner& me, uint64_t address, uint64_t bytes,
   for (; count != 0; --count, address += static_cast<uint64_t>(stride)) tell_plain(me, address, bytes, is_write, code);
 }
 
+Location CompiledDetector::copy_of(const Location& location) {
+  Location copy = location;
+  if ((location.read & Location::kList) == 0) return copy;
+  const uint64_t list = location.read & ~Location::kList;
+  const auto size_class = static_cast<unsigned>(list >> 32);
+  const uint64_t other = uint64_t{size_class} << 32 | memory_.make(size_class);
+  std::ranges::copy(memory_.entries(list), memory_.entries(other).begin());
+  copy.read = Location::kList | other;
+  return copy;
+}
+
 // What is known of the whole holds for each of its parts. The first of them takes the whole's list.
 void CompiledDetector::copy_into(const Location& whole, std::span<Location> parts) {
-  for (Location& part : parts) {
-    part = whole;
-    if (&part == &parts.front() || (whole.read & Location::kList) == 0) continue;
-    const uint64_t list = whole.read & ~Location::kList;
-    const auto size_class = static_cast<unsigned>(list >> 32);
-    const uint64_t copy = uint64_t{size_class} << 32 | memory_.make(size_class);
-    std::ranges::copy(memory_.entries(list), memory_.entries(copy).begin());
-    part.read = Location::kList | copy;
-  }
+  for (Location& part : parts) part = &part == &parts.front() ? whole : copy_of(whole);
+}
+
+void CompiledDetector::separate(LockedLine& line) {
+  for (unsigned i = 1; i < CellLine::kCells; ++i) line.cell(i) = copy_of(line.cell(0));
+  line.set_separate(true);
 }
 
 void CompiledDetector::split(Location& whole, Parts parts) {
@@ -302,29 +334,30 @@ void CompiledDetector::split_halves(Location& whole) {
   whole.read_place = static_cast<uint64_t>(Parts::kBytes);
 }
 
+void CompiledDetector::look(Location& location, uint64_t address, unsigned bytes, const AccessNow& now, ClockView clock,
+                            Found& found) {
+  access_location(location, memory_, clock, now, [&](const AccessRecord& earlier, bool was_write) {
+    found.add({.now = {now.place, now.epoch.owner(), now.is_write, now.epoch.is_atomic()},
+               .earlier = {earlier.place, earlier.epoch.owner(), was_write, earlier.epoch.is_atomic()},
+               .address = address,
+               .bytes = bytes});
+  });
+}
+
 void CompiledDetector::touch_cell(Location& cell, uint64_t address, unsigned bytes, const AccessNow& now,
                                   ClockView clock, Found& found) {
   const auto first = static_cast<unsigned>(address % 8);
-  const auto look = [&](Location& location, uint64_t at) {
-    access_location(location, memory_, clock, now, [&](const AccessRecord& earlier, bool was_write) {
-      if (found.count == found.race.size()) return;
-      found.race[found.count++] = {
-          .now = {now.place, now.epoch.owner(), now.is_write, now.epoch.is_atomic()},
-          .earlier = {earlier.place, earlier.epoch.owner(), was_write, earlier.epoch.is_atomic()},
-          .address = at,
-          .bytes = bytes};
-    });
-  };
   if (!is_split(cell)) {
     if (bytes == 8) [[likely]]
-      return look(cell, address);
+      return look(cell, address, bytes, now, clock, found);
     split(cell, first % 4 == 0 && bytes == 4 ? Parts::kHalves : Parts::kBytes);
   }
   if (static_cast<Parts>(cell.read_place) == Parts::kHalves && (first % 4 != 0 || bytes % 4 != 0)) split_halves(cell);
   const auto parts = static_cast<Parts>(cell.read_place);
   const unsigned size = 8 / parts_of(parts);
   Location* const part = memory_.at<Location>(static_cast<uint32_t>(cell.write));
-  for (unsigned i = first / size; i * size < first + bytes; ++i) look(part[i], address - first + size_t{i} * size);
+  for (unsigned i = first / size; i * size < first + bytes; ++i)
+    look(part[i], address - first + size_t{i} * size, bytes, now, clock, found);
   // All parts are alike now.
   if (now.is_write && bytes == 8 && part[0].write == now.epoch.bits()) {
     const Location one = part[0];
@@ -338,14 +371,31 @@ void CompiledDetector::touch(const Owner& me, uint64_t address, uint64_t bytes, 
   Found all;
   {
     LockedLine line(memory_.line_of(address));
+    if (!line.is_separate()) {
+      if (which == Which::kKnown && !is_known(line.cell(0))) return;
+      if (is_whole_line(address, bytes)) {
+        look(line.cell(0), address, static_cast<unsigned>(bytes), now, clock, all);
+        bytes = 0;
+      } else {
+        separate(line);
+      }
+    }
+    const bool is_whole = is_whole_line(address, bytes);
     for (uint64_t end = address + bytes; address != end;) {
       const auto part = static_cast<unsigned>(std::min(end - address, 8 - address % 8));
       Location& cell = line.cell(address / 8 % CellLine::kCells);
       if (which == Which::kAll || is_known(cell)) touch_cell(cell, address, part, now, clock, all);
       address += part;
     }
+    if (is_whole) {
+      // One cell may do again, if it says all that the others say.
+      const Location& first = line.cell(0);
+      bool are_alike = !is_split(first) && (first.read & Location::kList) == 0;
+      for (unsigned i = 1; are_alike && i < CellLine::kCells; ++i) are_alike = line.cell(i) == first;
+      line.set_separate(!are_alike);
+    }
   }
-  for (size_t i = 0; i < all.count; ++i) found(all.race[i]);
+  for (size_t i = 0; i < all.count; ++i) found(all.room[i].race);
 }
 
 void CompiledDetector::found(const Race& race) {

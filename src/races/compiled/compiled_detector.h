@@ -10,6 +10,7 @@
 // It is not async-signal-safe: a handler must not touch shared memory, as ever.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -21,6 +22,7 @@
 #include "races/compiled/contexts.h"
 #include "races/compiled/order.h"
 #include "races/compiled/race_memory.h"
+#include "races/compiled/recent.h"
 
 namespace multigrain::races {
 
@@ -88,8 +90,17 @@ class CompiledDetector {
   }
   // `bytes` at an address that covers() accepts, which may go on beyond a page.
   void access(Owner& me, uint64_t address, uint64_t bytes, bool is_write, bool is_atomic, uintptr_t code);
-  // What code tells: `bytes` at any address. What the owner has told at its time now costs little.
-  void tell_plain(Owner& me, uint64_t address, uint64_t bytes, bool is_write, uintptr_t code);
+  // What code tells: `bytes` at any address. What the owner has told at its time now costs a look at a table of its own.
+  void tell_plain(Owner& me, uint64_t address, uint64_t bytes, bool is_write, uintptr_t code) {
+    while (bytes != 0) {
+      const unsigned first = address % Recent::kLineBytes;
+      const uint64_t part = std::min<uint64_t>(bytes, Recent::kLineBytes - first);
+      if (!me.recent->knows(address - first, Recent::bits(first, part), is_write))
+        return tell_new(me, address, bytes, is_write, code);
+      address += part;
+      bytes -= part;
+    }
+  }
   // The same for `count` pieces of `bytes` each, `stride` bytes from one to the next.
   void tell_strided(Owner& me, uint64_t address, uint64_t bytes, int64_t stride, uint64_t count, bool is_write,
                     uintptr_t code);
@@ -102,7 +113,11 @@ class CompiledDetector {
   [[nodiscard]] const RaceMemory& memory() const { return memory_; }
 
  private:
+  // The same for memory of which the owner has not told the first byte.
+  void tell_new(Owner& me, uint64_t address, uint64_t bytes, bool is_write, uintptr_t code);
+
   struct Found;
+  class LockedLine;
 
   [[nodiscard]] bool covers_elsewhere(uint64_t address) const;
   [[nodiscard]] AccessNow now(Owner& me, bool is_write, bool is_atomic, uintptr_t code) const {
@@ -113,11 +128,17 @@ class CompiledDetector {
   // `bytes` within a line. kKnown: of those cells alone of which anything is known.
   enum class Which : uint8_t { kAll, kKnown };
   void touch(const Owner& me, uint64_t address, uint64_t bytes, const AccessNow& now, Which which = Which::kAll);
+  // An access of the location, which is of `bytes` from `address` on.
+  void look(Location& location, uint64_t address, unsigned bytes, const AccessNow& now, ClockView clock, Found& found);
   // `bytes` within a cell.
   void touch_cell(Location& cell, uint64_t address, unsigned bytes, const AccessNow& now, ClockView clock,
                   Found& found);
   void split(Location& whole, Parts parts);
+  // Makes cells of a line of one, which says the same of each.
+  void separate(LockedLine& line);
   void split_halves(Location& whole);
+  // Returns what is known of the location, for another one.
+  [[nodiscard]] Location copy_of(const Location& location);
   void copy_into(const Location& whole, std::span<Location> parts);
   template <typename Visit>
   void for_each_line(uint64_t begin, uint64_t end, Visit&& visit);

@@ -14,26 +14,26 @@ namespace multigrain::races {
 
 class Epoch {
  public:
-  static constexpr unsigned kTimeBits = 53;
+  static constexpr unsigned kTimeBits = 52;
   static constexpr unsigned kMaxOwners = 255;
 
   constexpr Epoch() = default;  // no access
   constexpr Epoch(unsigned owner, uint64_t time, bool is_atomic = false)
-      : bits_(uint64_t{is_atomic} << 61 | uint64_t{owner} << kTimeBits | time) {}
+      : bits_(uint64_t{is_atomic} << 60 | uint64_t{owner} << kTimeBits | time) {}
   static constexpr Epoch of_bits(uint64_t bits) {
     Epoch epoch;
     epoch.bits_ = bits;
     return epoch;
   }
 
-  // The two highest bits are 0, for whoever keeps epochs among other words.
+  // The three highest bits are 0, for whoever keeps epochs among other words.
   [[nodiscard]] constexpr uint64_t bits() const { return bits_; }
   // Whether there is an access: times begin at 1.
   explicit constexpr operator bool() const { return bits_ != 0; }
   [[nodiscard]] constexpr unsigned owner() const { return static_cast<uint8_t>(bits_ >> kTimeBits); }
   [[nodiscard]] constexpr uint64_t time() const { return bits_ & ((uint64_t{1} << kTimeBits) - 1); }
   // Whether the access was an atomic operation: two of these never race.
-  [[nodiscard]] constexpr bool is_atomic() const { return (bits_ >> 61 & 1) != 0; }
+  [[nodiscard]] constexpr bool is_atomic() const { return (bits_ >> 60 & 1) != 0; }
   friend constexpr bool operator==(Epoch, Epoch) = default;
 
  private:

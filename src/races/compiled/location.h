@@ -36,6 +36,8 @@ struct Location {
   uint64_t write_place = 0;
   uint64_t read = 0;  // an epoch's bits; or kList and the number of a list
   uint64_t read_place = 0;
+
+  friend bool operator==(const Location&, const Location&) = default;
 };
 
 // The access now: by the owner of `epoch`, at its time now.

@@ -9,7 +9,8 @@
 //   units            of 64 bytes, which are given out in blocks: cells of pages, parts of cells, lists of reads, clocks
 //
 // A cell is what is known of 8 bytes: one Location, or, once a part of them was accessed alone, the number of a block with one
-// for each half, or for each byte. Cells of 64 bytes, a line, have one lock.
+// for each half, or for each byte. Cells of 64 bytes, a line, have one lock. As long as all accesses of a line were of all its bytes,
+// its first cell is for all of them.
 //
 //  M1  Cells and what they lead to are read and changed under their line's lock.
 //  M2  Cells of a page are never given back. So a number in the directory changes once, from 0.
@@ -37,6 +38,9 @@ struct Cell {
 struct CellLine {
   // In the first cell's `write`.
   static constexpr uint64_t kLocked = uint64_t{1} << 63;
+  // There, too: each cell is for its own bytes. Without it what the first one says, which is not split, holds for the whole line, and
+  // what the others say is nothing.
+  static constexpr uint64_t kSeparate = uint64_t{1} << 61;
   static constexpr unsigned kCells = 8;
 
   std::array<Location, kCells> cells;
