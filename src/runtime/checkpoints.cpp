@@ -31,9 +31,7 @@ namespace {
 Status refuse_kinds_of_runs(const Node& node) {
   const Config& config = node.config();
   const char* what = nullptr;
-  if (interpreter::is_here())
-    what = "programs of Python";
-  else if (config.translates())
+  if (config.translates())
     what = "--mgs translation=compiled";
   else if (config.clock != ClockKind::kWall)
     what = "--clock other than wall";
@@ -41,7 +39,7 @@ Status refuse_kinds_of_runs(const Node& node) {
     what = "--check";
   else if (config.races)
     what = "--races";
-  else if (config.nodes > 1 && !private_heap_active())
+  else if (config.nodes > 1 && !private_heap_active() && !interpreter::is_here())
     what = "builds with a sanitizer";
   if (what == nullptr) return {};
   return fail("there are no checkpoints (--checkpoint, --restart) with {}", what);
@@ -318,7 +316,7 @@ int Checkpoints::commit(uint64_t number, const void* root) {
     tell("the root that mg_checkpoint() was given is not in shared memory");
     return -EINVAL;
   }
-  if (program_globals().empty()) {
+  if (program_globals().empty() && !interpreter::is_here()) {
     tell("there are no checkpoints of programs that share their globals (mg_share_globals)");
     return -ENOTSUP;
   }

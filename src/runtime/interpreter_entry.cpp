@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/futex.h"
+#include "multigrain/checkpoint.h"
 #include "runtime/interpose/threads.h"
 #include "runtime/interpreter.h"
 #include "runtime/signal_mask.h"
@@ -72,6 +73,15 @@ void __multigrain_set_interpreter_work(mg_function work) {
   using namespace multigrain::interpreter;
   g_work.store(work, std::memory_order_relaxed);
   set_and_wake(g_is_ready);
+}
+
+int __multigrain_writes_checkpoints(void) {
+  const multigrain::Node* const node = multigrain::Node::get();
+  return node != nullptr && !node->config().checkpoint.empty() ? 1 : 0;
+}
+
+void __multigrain_interpreter_checkpoint(void* root) {
+  mg_checkpoint(root);
 }
 
 const char* __multigrain_version(void) {

@@ -25,6 +25,13 @@ MG_API void __multigrain_interpreter_work(void* argument);
 // From now on processors of this node that work for the interpreter call this. Called once on each node.
 MG_API void __multigrain_set_interpreter_work(mg_function work);
 
+// Returns whether the run writes checkpoints.
+MG_API int __multigrain_writes_checkpoints(void);
+
+// mg_checkpoint() as a function of processors, for mg_spawn: those that have nothing to do write their part, without their
+// node's interpreter.
+MG_API void __multigrain_interpreter_checkpoint(void* root);
+
 // Returns the version of the library, which must be the package's.
 MG_API const char* __multigrain_version(void);
 }

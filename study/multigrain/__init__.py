@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         RemoteTraceback,
         array,
         barrier,
+        checkpoint,
         copy,
         is_shared,
         lock,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
         processor,
         processors,
         processors_per_node,
+        restored,
         run,
         share_of,
     )
@@ -68,6 +70,7 @@ __all__ = [
     "RemoteTraceback",
     "array",
     "barrier",
+    "checkpoint",
     "copy",
     "is_shared",
     "lock",
@@ -77,6 +80,7 @@ __all__ = [
     "processor",
     "processors",
     "processors_per_node",
+    "restored",
     "run",
     "share_of",
 ]

@@ -17,6 +17,14 @@ class Alone(ProgramTest):
             ended = self.start((sys.executable, self.file(text)))
             self.assertEqual((ended.stdout, ended.stderr, ended.returncode), (wanted, "", 0), text)
 
+    def test_there_is_no_checkpoint(self):
+        text = """
+            import multigrain as mg
+            print(mg.restored(), mg.checkpoint([mg.array(3)]))
+        """
+        ended = self.start((sys.executable, self.file(text)))
+        self.assertEqual((ended.stdout, ended.stderr, ended.returncode), ("None False\n", "", 0))
+
     def test_nodes_need_mgrun(self):
         ended = self.start((sys.executable, self.file(ADD)), {"MULTIGRAIN_NODES": "2"})
         self.assertEqual(ended.returncode, 1)

@@ -1,6 +1,7 @@
 """Arrays that all nodes share, and functions that run on all processors: what `import multigrain` offers."""
 
 from .arrays import array, copy, is_shared
+from .checkpoints import checkpoint, restored
 from .library import MultigrainError
 from .messages import CannotSend
 from .pool import AsyncResult, Pool, map
@@ -36,6 +37,7 @@ __all__ = [
     "RemoteTraceback",
     "array",
     "barrier",
+    "checkpoint",
     "copy",
     "is_shared",
     "lock",
@@ -45,6 +47,7 @@ __all__ = [
     "processor",
     "processors",
     "processors_per_node",
+    "restored",
     "run",
     "share_of",
 ]

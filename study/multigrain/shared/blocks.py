@@ -120,6 +120,14 @@ def send(names: list[BlockName], copies: int) -> None:
         _change(name, copies)
 
 
+def adopt(names: list[BlockName]) -> None:
+    """These blocks are of a run that is no more, whose only trace is one message that names them."""
+    for name in names:
+        control = _Control.from_address(name.control)
+        control.count = 1
+        control.lock = library.machine().lock_create()
+
+
 def receive(names: list[BlockName]) -> list[Block]:
     """Returns the blocks that a message has named, which is no longer under way."""
     blocks = []

@@ -62,6 +62,10 @@ class Machine(Protocol):
     def begin(self, work: Work) -> None: ...
     def spawn(self, processor: int, argument: int) -> None: ...
     def join(self, processor: int) -> None: ...
+    def writes_checkpoints(self) -> bool: ...
+    def checkpoint(self, root: int) -> bool: ...
+    def spawn_checkpoint(self, processor: int, root: int) -> None: ...
+    def restored(self) -> int: ...
 
 
 class _Loaded:
@@ -94,6 +98,10 @@ class _Loaded:
         self._join = self._function("mg_join", c_int, c_uint)
         self._set_work = self._function("__multigrain_set_interpreter_work", nothing, c_void_p)
         self._entry = ctypes.cast(library["__multigrain_interpreter_work"], c_void_p).value
+        self._writes_checkpoints = self._function("__multigrain_writes_checkpoints", c_int)
+        self._checkpoint = self._function("mg_checkpoint", c_int, c_void_p)
+        self._checkpoint_entry = ctypes.cast(library["__multigrain_interpreter_checkpoint"], c_void_p).value
+        self._restored = self._function("mg_restored", c_void_p)
         self._called: object = None
 
     def _function(self, name: str, result: object, *arguments: object) -> Callable[..., Any]:
@@ -137,6 +145,19 @@ class _Loaded:
     def join(self, processor: int) -> None:
         if self._join(processor) != 0:
             raise MultigrainError(self._sentence())
+
+    def writes_checkpoints(self) -> bool:
+        return bool(self._writes_checkpoints())
+
+    def checkpoint(self, root: int) -> bool:
+        return int(self._checkpoint(root)) > 0
+
+    def spawn_checkpoint(self, processor: int, root: int) -> None:
+        if self._spawn(processor, self._checkpoint_entry, root) != 0:
+            raise MultigrainError(self._sentence())
+
+    def restored(self) -> int:
+        return self._restored() or 0
 
 
 class _Alone:
@@ -240,6 +261,18 @@ class _Alone:
 
     def join(self, processor: int) -> None:
         pass
+
+    def writes_checkpoints(self) -> bool:
+        return False
+
+    def checkpoint(self, root: int) -> bool:
+        return False
+
+    def spawn_checkpoint(self, processor: int, root: int) -> None:
+        self.spawn(processor, root)
+
+    def restored(self) -> int:
+        return 0
 
 
 def _library_of_run() -> ctypes.CDLL | None:

@@ -9,6 +9,7 @@ import ctypes
 import io
 import pickle
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from . import arrays, blocks, library
@@ -34,7 +35,11 @@ def _by_value() -> type[pickle.Pickler] | None:
     return cloudpickle.Pickler  # type: ignore[no-any-return]
 
 
-def _pickle(value: object, base: type[pickle.Pickler]) -> tuple[bytes, list[blocks.BlockName]]:
+# Returns how an object is to be pickled, as __reduce__ does, or NotImplemented.
+Reducer = Callable[[Any], Any]
+
+
+def _pickle(value: object, base: type[pickle.Pickler], reducer: Reducer | None) -> tuple[bytes, list[blocks.BlockName]]:
     names: dict[int, blocks.BlockName] = {}
 
     class Pickler(base):  # type: ignore[misc, valid-type]
@@ -45,6 +50,9 @@ def _pickle(value: object, base: type[pickle.Pickler]) -> tuple[bytes, list[bloc
                     name, description = found
                     names[name.address] = name
                     return arrays.restored, description
+            own = NotImplemented if reducer is None else reducer(item)
+            if own is not NotImplemented:
+                return own
             inherited = getattr(super(), "reducer_override", None)
             return NotImplemented if inherited is None else inherited(item)
 
@@ -62,8 +70,9 @@ def _why(error: Exception) -> str:
     return text
 
 
-def encode(value: object, copies: int) -> bytes:
-    """Returns the message, for `copies` receivers, each of which calls decode() once. Errors: CannotSend."""
+def encode(value: object, copies: int, reducer: Reducer | None = None) -> bytes:
+    """Returns the message, for `copies` receivers, each of which calls decode() once. `reducer` has its way with objects that it
+    knows. Errors: CannotSend."""
     by_value = _by_value()
     if not main_is_a_file() and library.machine().nodes() > 1 and by_value is None and _mentions_main(value):
         raise CannotSend(
@@ -72,14 +81,16 @@ def encode(value: object, copies: int) -> bytes:
         )
     try:
         if not main_is_a_file() and by_value is not None:
-            data, names = _pickle(value, by_value)
+            data, names = _pickle(value, by_value, reducer)
         else:
-            data, names = _pickle(value, pickle.Pickler)
+            data, names = _pickle(value, pickle.Pickler, reducer)
+    except CannotSend:
+        raise
     except _UNPICKLABLE as error:
         if by_value is None:
             raise CannotSend(_why(error)) from error
         try:
-            data, names = _pickle(value, by_value)
+            data, names = _pickle(value, by_value, reducer)
         except _UNPICKLABLE as second:
             raise CannotSend(_why(second)) from second
     blocks.send(names, copies)
@@ -105,6 +116,11 @@ def decode(data: bytes) -> Any:
         ) from error
     del kept
     return value
+
+
+def adopt(data: bytes) -> None:
+    """Called before decode() of a message that a run has left which is no more, and nothing else of it (blocks.adopt)."""
+    blocks.adopt([blocks.BlockName(*name) for name in pickle.loads(data)])
 
 
 def put(data: bytes) -> tuple[int, int]:

@@ -209,7 +209,8 @@ def call(function: Callable[..., Any], arguments: Iterable[Any], keywords: dict[
     return value
 
 
-def _flush() -> None:
+def flush() -> None:
+    """Writes what the program has printed."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -241,7 +242,7 @@ def _do_piece(address: int) -> BaseException | None:
     outcome, failed = _outcome(piece)
     slot = piece.slots[processor() - piece.first]
     slot.outcome, slot.size = messages.put(outcome)
-    _flush()
+    flush()
     # What the function was given is this node's no longer.
     blocks.give_back_collected()
     slot.ended_in_round = piece.round + 1

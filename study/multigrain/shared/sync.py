@@ -30,6 +30,11 @@ def let_go_of_all() -> int:
     return len(locks)
 
 
+def holds_locks() -> bool:
+    """Says whether the calling thread holds a lock."""
+    return bool(_held.locks)
+
+
 class Lock:
     """A lock for the processors of all nodes: what one wrote before it released the lock, the next one sees. Not recursive."""
 
@@ -184,6 +189,44 @@ class Queue:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Queue, ((self._changed, self._address),)
+
+
+# The handles of this run that stand for handles of the run that wrote the checkpoint.
+_made_again: dict[int, int] = {}
+
+
+def _lock_again(handle: int) -> Lock:
+    if handle not in _made_again:
+        _made_again[handle] = library.machine().lock_create()
+    return Lock(_made_again[handle])
+
+
+def _condition_again(lock: Lock, handle: int) -> Condition:
+    if handle not in _made_again:
+        _made_again[handle] = library.machine().cond_create()
+    return Condition(lock, _made_again[handle])
+
+
+def _barrier_again(count: int, handle: int) -> Barrier:
+    if handle not in _made_again:
+        _made_again[handle] = library.machine().barrier_create(count)
+    return Barrier(count, _made_again[handle])
+
+
+def kept(item: Any) -> Any:
+    """How a checkpoint keeps the object: as one that is made again where the run goes on. NotImplemented if it is none of
+    these. Errors: CannotSend."""
+    if isinstance(item, Lock):
+        return _lock_again, (item._handle,)
+    if isinstance(item, Condition):
+        return _condition_again, (item._lock, item._handle)
+    if isinstance(item, Barrier):
+        return _barrier_again, (item._count, item._handle)
+    if isinstance(item, Queue):
+        raise messages.CannotSend(
+            "a queue cannot be kept in a checkpoint: make it again, and put in what is to be in it"
+        )
+    return NotImplemented
 
 
 def lock() -> Lock:
