@@ -260,12 +260,14 @@ class OnSeveralNodes(unittest.TestCase):
         for threads in ("2", "4"):
             self.same(1, f"{PROGRAMS}/segments", threads)
 
-    # One run of about thirty on a busy machine hangs: docs/internals/guests.md, "Known faults".
-    @unittest.skipUnless(os.environ.get("MULTIGRAIN_TEST_FULL") == "1", "a wake-up is lost now and then")
     def test_what_threads_of_other_nodes_share_with_processes(self):
         for nodes in (2, 3):
             for threads in ("2", "4"):
                 self.same(nodes, f"{PROGRAMS}/segments", threads)
+
+    def test_futex_words_whose_areas_change(self):
+        for nodes in (1, 2, 3):
+            self.same(nodes, f"{PROGRAMS}/words")
 
     def test_a_thousand_children_leave_nothing(self):
         def left(session):

@@ -91,6 +91,17 @@ class Nodes final : public Cluster, private HomeHost, private AreaCaches, privat
   bool find_area(uint64_t address, const ucontext_t& context, ThreadBlock& thread);
   // Carries out a futex call whose words this node can have.
   long futex_here(Call& call);
+  // Says where the waiters of a word are, for calls that do not say that they are private.
+  enum class Queue : uint8_t {
+    kEngine,  // in the queues of futexes_
+    kKernel,  // in the kernel's, which it finds by the file that the guest's area maps
+    kNone     // the guest cannot read the word
+  };
+  Queue queue_of(uint64_t address);
+  // Does what FUTEX_WAKE does with a word whose waiters are there.
+  long wake_in(Queue queue, uint64_t address, uint32_t count);
+  // Carries out a call whose two words have queues in different places, or of which one cannot be read.
+  long mixed_futex(const Call& call, Queue first, Queue second);
   long system_futex(const Call& call, bool has_timeout, const timespec& timeout);
   long system_owned_futex(const Call& call, bool has_timeout, const timespec& timeout);
   // These carry out FUTEX_LOCK_PI and the like. `timeout` is a deadline, or null.

@@ -33,6 +33,8 @@ bool RemoteAreas::take(const AreaAnswer& answer, bool& is_refused) {
   const LockGuard hold(lock_);
   const bool is_current = answer.version >= version_;
   if (is_current) {
+    // What the file's end does to a thread that uses the mapping at once is no page fault.
+    if (area.file != 0) of_files_.add(area);
     const long result =
         is_segment       ? segments::map(area)
         : area.file != 0 ? map_over_view(area.range, area.rights, area.is_shared, fd, area.offset)
@@ -43,7 +45,6 @@ bool RemoteAreas::take(const AreaAnswer& answer, bool& is_refused) {
       panic("cannot map an area of the guest on this node (errno, address)", static_cast<uint64_t>(-result),
             area.range.begin);
     known_.map(area);
-    if (area.file != 0) of_files_.add(area);
   }
   if (fd >= 0) close(fd);
   return is_current;
@@ -54,6 +55,12 @@ std::optional<Range> RemoteAreas::try_range_around(uint64_t address) {
   const auto range = known_.range_around(address);
   lock_.unlock();
   return range;
+}
+
+std::optional<Area> RemoteAreas::area_of(uint64_t address) {
+  const LockGuard hold(lock_);
+  const std::vector<Area> found = known_.around(address);
+  return found.empty() ? std::nullopt : std::optional(found.front());
 }
 
 uint64_t RemoteAreas::version() {
@@ -69,8 +76,8 @@ void RemoteAreas::invalidate(Range range, uint64_t version) {
     auto* const begin = reinterpret_cast<void*>(area.range.begin);
     if (area.file != 0) {
       const PageId first = region_.page_of(begin);
-      of_files_.remove(area.range);
       region_.view_again(first, bytes / kPageSize);
+      of_files_.remove(area.range);
       rights_.watch_again(first, bytes / kPageSize);
     } else {
       mprotect(begin, bytes, PROT_NONE);

@@ -26,6 +26,9 @@ class RemoteAreas {
   // Must be called before the home changes the areas of the range: nothing is mapped there afterwards. A message
   // handler may call this.
   void invalidate(Range range, uint64_t version) MG_EXCLUDES(lock_);
+  // Returns the area of this address, if it is mapped here. What the answer says was true at one moment: no area is
+  // being mapped or invalidated then.
+  [[nodiscard]] std::optional<Area> area_of(uint64_t address) MG_EXCLUDES(lock_);
   // Returns where the area of this address begins and ends, if it is mapped here; nothing if it is not, or if the lock
   // is not free.
   [[nodiscard]] std::optional<Range> try_range_around(uint64_t address) MG_EXCLUDES(lock_);

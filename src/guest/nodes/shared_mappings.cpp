@@ -51,9 +51,9 @@ long map_over_view(Range range, int rights, bool is_shared, int fd, uint64_t off
 }
 
 void SharedMappings::view_again(Range range) {
-  of_files_.remove(range);
   const PageId first = region_.page_of(pointer(range.begin));
   region_.view_again(first, bytes_of(range) / kPageSize);
+  of_files_.remove(range);
   rights_.watch_again(first, bytes_of(range) / kPageSize);
 }
 

@@ -134,8 +134,6 @@ bool Futexes::apply_operation(uint32_t operation, uint32_t before, uint32_t& aft
   }
 }
 
-// Says in `holds` whether the old value of the word meets the operation's condition. Returns false if there is
-// no such condition.
 bool Futexes::compare(uint32_t operation, uint32_t before, bool& holds) {
   const int argument = field(operation, 0, 12);
   const int value = static_cast<int>(before);

@@ -64,6 +64,9 @@ class Futexes {
   static bool has_timeout(int operation);
   // Computes what FUTEX_WAKE_OP's `operation` makes of a word. Returns false if there is no such operation (ENOSYS).
   static bool apply_operation(uint32_t operation, uint32_t before, uint32_t& after);
+  // Says in `holds` whether a word's old value meets the condition of FUTEX_WAKE_OP's `operation`. Returns false if there
+  // is no such condition (ENOSYS).
+  static bool compare(uint32_t operation, uint32_t before, bool& holds);
 
  private:
   // The number of buckets of the server's table, a power of two.
@@ -121,7 +124,6 @@ class Futexes {
   long requeue(Caller& caller, const Two& keys, const uint32_t* expected);
   long wake_op(Caller& caller, const Two& keys, uint32_t operation);
   long done(Place& place, const FutexRequest& request);
-  static bool compare(uint32_t operation, uint32_t before, bool& holds);
 
   void serve(WaiterId caller, const FutexRequest& request);
   void send_answer(WaiterId to, FutexAnswer answer, uint32_t result);
