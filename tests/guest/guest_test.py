@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -268,6 +269,43 @@ class OnSeveralNodes(unittest.TestCase):
     def test_futex_words_whose_areas_change(self):
         for nodes in (1, 2, 3):
             self.same(nodes, f"{PROGRAMS}/words")
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can mount file systems and run programs as any user")
+    def test_a_full_dev_shm(self):
+        small = ("unshare", "-m", "sh", "-c", 'mount -t tmpfs -o size=64k none /dev/shm && exec "$@"', "sh")
+        if run((*small, "true"))[0] != 0:
+            self.skipTest("file systems cannot be mounted here")
+        alone = run((*small, f"{PROGRAMS}/shortage", "memory"))
+        self.assertEqual(alone[0], 4, alone)
+        for nodes in ("1", "2", "3"):
+            with self.subTest(nodes=nodes):
+                hosted = (f"{BIN}/mgrun", "--nodes", nodes, "--binary", "--")
+                self.assertEqual(run((*small, *hosted, f"{PROGRAMS}/shortage", "memory")), alone)
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can mount file systems and run programs as any user")
+    def test_too_many_processes_and_threads(self):
+        def as_user(limit, *command):
+            """Runs it as a user who has no other processes, and may have `limit` tasks."""
+
+            def begin():
+                resource.setrlimit(resource.RLIMIT_NPROC, (limit, limit))
+
+            return run(command, user=64321, group=64321, extra_groups=[], cwd="/", preexec_fn=begin)
+
+        binaries = os.path.abspath(BIN)
+        program = (f"{os.path.abspath(PROGRAMS)}/shortage", "processes")
+        try:
+            if as_user(80, f"{binaries}/mgrun", "--version")[0] != 0:
+                raise PermissionError
+        except PermissionError:
+            self.skipTest("another user cannot reach the programs")
+        alone = as_user(80, *program)
+        self.assertEqual(alone[0], 4, alone)
+        # A thread on another node takes two tasks, so another limit has another of them be one too many.
+        for nodes, limit in (("1", 80), ("2", 80), ("2", 81), ("2", 82), ("3", 83)):
+            with self.subTest(nodes=nodes, limit=limit):
+                hosted = (f"{binaries}/mgrun", "--nodes", nodes, "--binary", "--")
+                self.assertEqual(as_user(limit, *hosted, *program), alone)
 
     def test_a_thousand_children_leave_nothing(self):
         def left(session):

@@ -536,8 +536,9 @@ long Home::start_thread(const ThreadStart& start, const ThreadBlock& parent, uin
     wait_until(polling, policy_, shadow->changed_,
                [shadow] { return shadow->has_started_.load(std::memory_order_acquire) != 0; });
   }
+  const long result = shadow->start_result_;
   shadow->may_end_.release();
-  return tid;
+  return result < 0 ? result : tid;
 }
 
 void Home::release(Shadow& shadow) {

@@ -466,13 +466,26 @@ void tell_started(Fabric& fabric, uint16_t slot, long result) {
   fabric.send(kHome, header, SendContext::kOrdinary);
 }
 
+// Says that the thread cannot run on this node, and ends its shadow. The guest is told what the kernel would tell it.
+void refuse(Fabric& fabric, Requests& requests, Away& away) {
+  tell_started(fabric, away.slot(), -EAGAIN);
+  requests.end(away);
+}
+
 void* arrived_main(void* argument) {
   const std::unique_ptr<Arrived> arrived(static_cast<Arrived*>(argument));
   arrived->requests->begin(arrived->away);
   t_thread_away = &arrived->block;
-  run_thread(arrived->block, *arrived->context, arrived->start,
-             [&arrived](long result) { tell_started(*arrived->fabric, arrived->away.slot(), result); });
+  bool is_refused = false;
+  run_thread(arrived->block, *arrived->context, arrived->start, [&arrived, &is_refused](long result) {
+    is_refused = result < 0;
+    if (!is_refused) tell_started(*arrived->fabric, arrived->away.slot(), result);
+  });
   t_thread_away = nullptr;
+  if (is_refused) {
+    destroy_block(&arrived->block);
+    refuse(*arrived->fabric, *arrived->requests, arrived->away);
+  }
   return nullptr;
 }
 
@@ -482,7 +495,11 @@ void Nodes::start(const Arrival& arrival) {
   ThreadToStart wanted;
   std::memcpy(&wanted, arrival.bytes.data(), sizeof wanted);
   const Result<ThreadBlock*> created = create_block();
-  if (!created) die(1, {"no memory for a thread of the program: ", created.error().message.c_str()});
+  if (!created) {
+    Away away(arrival.slot);
+    refuse(node_.fabric(), requests_, away);
+    return;
+  }
   ThreadBlock& block = **created;
   auto arrived = std::make_unique<Arrived>(block, arrival.slot);
   block.away = &arrived->away;
@@ -516,7 +533,11 @@ void Nodes::start(const Arrival& arrival) {
   const BlockedSignals blocked;
   const int failed = pthread_create(&thread, &attributes, &arrived_main, arrived.get());
   pthread_attr_destroy(&attributes);
-  if (failed != 0) die(1, {"cannot start a thread of the program: ", std::strerror(failed)});
+  if (failed != 0) {
+    destroy_block(&block);
+    refuse(node_.fabric(), requests_, arrived->away);
+    return;
+  }
   arrived.release();
 }
 
