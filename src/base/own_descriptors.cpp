@@ -70,8 +70,8 @@ int lowest() {
   return g_lowest.load(std::memory_order_relaxed);
 }
 
-int keep(int fd) {
-  if (lowest() == 0 || fd < 0) return fd;
+int keep_copy(int fd) {
+  if (lowest() == 0) return fcntl(fd, F_DUPFD_CLOEXEC, 0);
   const LockGuard hold(g_lock);
   // Another thread of the program whose numbers are all in use could be given one more meanwhile. It can use that like
   // any other.
@@ -80,6 +80,14 @@ int keep(int fd) {
   const int kept = fcntl(fd, F_DUPFD_CLOEXEC, lowest());
   const int code = errno;
   set(programs);
+  errno = code;
+  return kept;
+}
+
+int keep(int fd) {
+  if (lowest() == 0 || fd < 0) return fd;
+  const int kept = keep_copy(fd);
+  const int code = errno;
   close(fd);
   errno = code;
   return kept;

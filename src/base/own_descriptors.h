@@ -16,6 +16,11 @@ void divide();
 // Returns the lowest of the runtime's own numbers; 0 if the numbers are not divided.
 int lowest();
 
+// Returns a copy of the descriptor under a number of the runtime's own, or under any if the numbers are not divided; it is
+// closed when a program is executed. No descriptor is closed for it: that would take away locks that the process has on the
+// file (fcntl(2), F_SETLK). Returns -1 with errno on failure.
+int keep_copy(int fd);
+
 // Returns the same file under a number of the runtime's own, which is closed when a program is executed, and closes
 // `fd`. If the numbers are not divided, returns `fd` itself. Returns -1 with errno on failure, or if `fd` is -1.
 int keep(int fd);

@@ -109,7 +109,7 @@ long new_process(Call& call, const New& wanted) {
   if (cluster != nullptr && result == 0) cluster->become_child(saved);
   if (result == 0) state.masks.become_child(caller, gettid());
   state.masks.unlock();
-  if (cluster != nullptr) cluster->forget_saved_memory(saved);
+  if (cluster != nullptr && result != 0) cluster->forget_saved_memory(saved);
   state.actions.unlock();
   state.space.unlock();
   if (result == 0) {

@@ -255,6 +255,14 @@ class OnSeveralNodes(unittest.TestCase):
         for nodes in (1, 2, 3):
             self.same(nodes, f"{PROGRAMS}/families", "2")
 
+    def test_the_memory_of_forked_processes(self):
+        for nodes in (1, 2, 3):
+            self.same(nodes, f"{PROGRAMS}/copies")
+
+    def test_files_that_are_mapped(self):
+        for nodes in (1, 2, 3):
+            self.same(nodes, f"{PROGRAMS}/mapped_files")
+
     def test_what_processes_share(self):
         for nodes in (1, 2, 3):
             self.same(nodes, f"{PROGRAMS}/segments", "0")
@@ -345,6 +353,8 @@ class OnSeveralNodes(unittest.TestCase):
                 (f"{PROGRAMS}/segments", "4"),
                 (f"{PROGRAMS}/shared_locks",),
                 (f"{PROGRAMS}/kernel",),
+                (f"{PROGRAMS}/copies",),
+                (f"{PROGRAMS}/mapped_files",),
             ):
                 with self.subTest(hosts=hosts, command=command):
                     self.assertEqual(run((*hosted, *command)), run(command))

@@ -9,6 +9,18 @@
 #include "base/own_descriptors.h"
 
 namespace multigrain::guest {
+namespace {
+
+// Returns whether a process has a record lock on the file, which may be this one. Locks of descriptors (F_OFD_SETLK) that
+// were copied from this one are not among them: closing a copy leaves those.
+bool is_locked(int fd) {
+  struct flock lock{};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+}  // namespace
 
 int KeptFiles::use(int fd, uint64_t bytes) {
   struct stat file{};
@@ -19,7 +31,8 @@ int KeptFiles::use(int fd, uint64_t bytes) {
     by_descriptor_.at(found->second).bytes += bytes;
     return found->second;
   }
-  const int kept = own_descriptors::keep(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  close_unlocked();
+  const int kept = own_descriptors::keep_copy(fd);
   if (kept < 0) return -errno;
   by_file_.emplace(key, kept);
   by_descriptor_.emplace(kept, Kept{.key = key, .bytes = bytes});
@@ -31,9 +44,21 @@ void KeptFiles::unuse(int kept, uint64_t bytes) {
   if (found == by_descriptor_.end()) return;
   found->second.bytes -= bytes;
   if (found->second.bytes != 0) return;
-  by_file_.erase(found->second.key);
-  by_descriptor_.erase(found);
-  close(kept);
+  unmapped_.push_back(kept);
+  close_unlocked();
+}
+
+void KeptFiles::close_unlocked() {
+  std::erase_if(unmapped_, [this](int kept) {
+    const auto found = by_descriptor_.find(kept);
+    // It may have been mapped again.
+    if (found->second.bytes != 0) return true;
+    if (is_locked(kept)) return false;
+    by_file_.erase(found->second.key);
+    by_descriptor_.erase(found);
+    close(kept);
+    return true;
+  });
 }
 
 }  // namespace multigrain::guest

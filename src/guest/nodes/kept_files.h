@@ -1,5 +1,10 @@
 // The files of which the guest has mapped parts. Each is open once, for as long as a part of it is mapped, since every
 // node maps it from that descriptor.
+//
+// Natively a mapping has no descriptor, so nothing that is done to a mapping concerns the locks that the process has on the
+// file (fcntl(2), F_SETLK). Here closing the descriptor would take them away, as closing any descriptor of the file does.
+// So a file of which nothing is mapped any more stays open while anybody has such a lock on it, and is closed at a later
+// change of the mappings. A lock that another thread takes at the very moment of closing is lost.
 #pragma once
 
 #include <sys/types.h>
@@ -7,6 +12,7 @@
 #include <cstdint>
 #include <map>
 #include <tuple>
+#include <vector>
 
 namespace multigrain::guest {
 
@@ -28,8 +34,12 @@ class KeptFiles {
     Key key;
     uint64_t bytes = 0;
   };
+  // Closes those files of unmapped_ that can be closed.
+  void close_unlocked();
+
   std::map<Key, int> by_file_;
   std::map<int, Kept> by_descriptor_;
+  std::vector<int> unmapped_;  // descriptors of files of which nothing is mapped
 };
 
 }  // namespace multigrain::guest

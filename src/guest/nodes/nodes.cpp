@@ -561,13 +561,13 @@ long Nodes::save_memory() MG_NO_THREAD_SAFETY_ANALYSIS {
   return save_pages(node_.region(), node_.heap(), areas);
 }
 
-void Nodes::forget_saved_memory(long saved) {
-  close(static_cast<int>(saved));
+void Nodes::forget_saved_memory(long saved) MG_NO_THREAD_SAFETY_ANALYSIS {
+  forget_pages(saved, host().space.locked_areas());
 }
 
 void Nodes::become_child(long saved) MG_NO_THREAD_SAFETY_ANALYSIS {
   Host& state = host();
-  restore_pages(node_.region(), static_cast<int>(saved), state.space.locked_areas());
+  restore_pages(saved, state.space.locked_areas());
   state.space.locked_use(std::make_unique<PrivateMappings>());
   state.cluster = nullptr;
   state.memory_is_shared = false;

@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/shm.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -38,6 +40,13 @@ bool is_for_others(int fd) {
   if ((fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDWR) return true;
   struct statfs system{};
   return fstatfs(fd, &system) != 0 || system.f_type == TMPFS_MAGIC || system.f_type == HUGETLBFS_MAGIC;
+}
+
+// Returns whether the file is /dev/zero. Each mapping of it is memory without a name.
+bool is_zero_device(int fd) {
+  struct stat file{};
+  constexpr unsigned kMemoryDevices = 1, kZero = 5;
+  return fstat(fd, &file) == 0 && S_ISCHR(file.st_mode) && file.st_rdev == makedev(kMemoryDevices, kZero);
 }
 
 }  // namespace
@@ -119,13 +128,16 @@ long SharedMappings::fill(Range range, int fd, uint64_t offset) {
 }
 
 long SharedMappings::map(Area& area, int flags, int fd, uint64_t offset, const std::vector<Area>& before) {
-  const bool is_anonymous = (flags & MAP_ANONYMOUS) != 0;
+  bool is_anonymous = (flags & MAP_ANONYMOUS) != 0;
   if (!is_anonymous) {
     // A mapping that the kernel would refuse is refused before anything is taken away.
     void* const trial = mmap(nullptr, bytes_of(area.range), area.rights, flags & ~(MAP_FIXED | MAP_POPULATE), fd,
                              static_cast<off_t>(offset));
     if (trial == MAP_FAILED) return -errno;
     munmap(trial, bytes_of(area.range));
+    // Each node would have a memory of its own.
+    is_anonymous = is_zero_device(fd);
+    if (is_anonymous) flags |= MAP_ANONYMOUS;
   } else if ((flags & MAP_HUGETLB) != 0) {
     return -ENOMEM;
   }
@@ -260,15 +272,36 @@ class Unchanging {
   const std::vector<Area>& areas_;
 };
 
-// Returns 0 or an error.
-int save_area(const Region& region, SharedHeap& heap, const Area& area, int saved) {
-  std::array<std::byte, kPageSize> page;
+// Huge pages would take memory that the guest does not use, since its pages may be far from each other: while an object
+// exists, this process gets none that it does not have.
+class NoHugePages {
+ public:
+  NoHugePages() : before_(prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0)) { set(1); }
+  ~NoHugePages() { set(before_); }
+  NoHugePages(const NoHugePages&) = delete;
+  NoHugePages& operator=(const NoHugePages&) = delete;
+
+ private:
+  void set(int disabled) const {
+    if (before_ == 0) prctl(PR_SET_THP_DISABLE, static_cast<unsigned long>(disabled), 0, 0, 0);
+  }
+
+  const int before_;
+};
+
+uint64_t bytes_of_pages(const std::vector<Area>& areas) {
+  uint64_t bytes = 0;
+  for (const Area& area : areas)
+    if (area.file == 0) bytes += bytes_of(area.range);
+  return bytes;
+}
+
+// Copies those pages of the area that there are. Returns 0 or an error.
+int save_area(const Region& region, SharedHeap& heap, const Area& area, std::byte* to) {
   for (uint64_t at = area.range.begin; at < area.range.end; at += kPageSize) {
     const PageId number = region.page_of(pointer(at));
     if (!heap.home_of(number) && !heap.ask_home(number)) continue;
-    const auto place = static_cast<off_t>(region.offset_of(pointer(at)));
-    if (!copy_guarded(page.data(), pointer(at), kPageSize)) return EFAULT;
-    if (pwrite(saved, page.data(), kPageSize, place) != static_cast<ssize_t>(kPageSize)) return ENOMEM;
+    if (!copy_guarded(to + (at - area.range.begin), pointer(at), kPageSize)) return EFAULT;
   }
   return 0;
 }
@@ -276,31 +309,47 @@ int save_area(const Region& region, SharedHeap& heap, const Area& area, int save
 }  // namespace
 
 long save_pages(const Region& region, SharedHeap& heap, const std::vector<Area>& areas) {
-  const int saved = own_descriptors::keep(memfd_create("fork", MFD_CLOEXEC));
-  if (saved < 0) return -errno;
-  int code = ftruncate(saved, static_cast<off_t>(region.size())) == 0 ? 0 : errno;
-  const Unchanging unchanging(areas);
-  for (const Area& area : areas) {
-    if (code != 0) break;
-    if (area.file != 0) continue;
-    const int meanwhile = area.rights & ~PROT_WRITE;
-    const bool can_read = (meanwhile & PROT_READ) != 0;
-    if (!can_read) mprotect(pointer(area.range.begin), bytes_of(area.range), meanwhile | PROT_READ);
-    code = save_area(region, heap, area, saved);
-    if (!can_read) mprotect(pointer(area.range.begin), bytes_of(area.range), meanwhile);
+  const uint64_t bytes = bytes_of_pages(areas);
+  if (bytes == 0) return 0;
+  // Most of it may never be used, as of the areas.
+  void* const memory = mmap(nullptr, bytes, kAll, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return -errno;
+  int code = 0;
+  {
+    const NoHugePages none;
+    const Unchanging unchanging(areas);
+    auto* to = static_cast<std::byte*>(memory);
+    for (const Area& area : areas) {
+      if (code != 0) break;
+      if (area.file != 0) continue;
+      const int meanwhile = area.rights & ~PROT_WRITE;
+      const bool can_read = (meanwhile & PROT_READ) != 0;
+      if (!can_read) mprotect(pointer(area.range.begin), bytes_of(area.range), meanwhile | PROT_READ);
+      code = save_area(region, heap, area, to);
+      if (!can_read) mprotect(pointer(area.range.begin), bytes_of(area.range), meanwhile);
+      to += bytes_of(area.range);
+    }
   }
-  if (code == 0) return saved;
-  close(saved);
+  if (code == 0) return static_cast<long>(reinterpret_cast<uint64_t>(memory));
+  munmap(memory, bytes);
   return -code;
 }
 
-void restore_pages(const Region& region, int saved, const std::vector<Area>& areas) {
+void restore_pages(long saved, const std::vector<Area>& areas) {
+  const auto no_room = [] { die(127, "a forked process has no room for its memory, errno", errno); };
+  auto from = static_cast<uint64_t>(saved);
   for (const Area& area : areas) {
     if (area.file != 0) continue;
-    const uint64_t place = region.offset_of(pointer(area.range.begin));
-    if (const long result = map_over_view(area.range, area.rights, false, saved, place); result != 0)
-      die(127, "a forked process has no room for its memory, errno", static_cast<uint64_t>(-result));
+    const uint64_t bytes = bytes_of(area.range);
+    void* const to = pointer(area.range.begin);
+    if (mremap(pointer(from), bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to) == MAP_FAILED) no_room();
+    if (area.rights != kAll && mprotect(to, bytes, area.rights) != 0) no_room();
+    from += bytes;
   }
+}
+
+void forget_pages(long saved, const std::vector<Area>& areas) {
+  if (saved != 0) munmap(pointer(static_cast<uint64_t>(saved)), bytes_of_pages(areas));
 }
 
 long SharedMappings::attach(Area& area, int segment, int flags, const std::vector<Area>& before) {

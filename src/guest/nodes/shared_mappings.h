@@ -93,12 +93,16 @@ class SharedMappings final : public Mappings {
   KeptFiles kept_;
 };
 
-// Copies all pages as they are at one moment, for a process that is forked, into a file of its own where each has the
-// place that it has in the region. Returns the descriptor, or -errno. `areas` are all that there are, and no other node
-// has any of them mapped.
+// All of the guest's pages as they are at one moment, for a process that is forked: memory without a file, as the
+// process would have it without the host, one area behind the other. `areas` are all that there are.
+//
+// Copies the pages. No other node has any of the areas mapped. Returns where the copy is, or -errno; 0 if there is
+// nothing to copy.
 long save_pages(const Region& region, SharedHeap& heap, const std::vector<Area>& areas);
-// Gives the child, which has inherited no part of the view, its memory from that copy.
-void restore_pages(const Region& region, int saved, const std::vector<Area>& areas);
+// Moves the copy to the areas' addresses, in the child, which has inherited no part of the view.
+void restore_pages(long saved, const std::vector<Area>& areas);
+// Gives the copy up, in the parent.
+void forget_pages(long saved, const std::vector<Area>& areas);
 
 // Maps a file of this machine over a part of the view. Returns -errno or 0.
 long map_over_view(Range range, int rights, bool is_shared, int fd, uint64_t offset);
