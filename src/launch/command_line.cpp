@@ -150,8 +150,6 @@ Status check_checkpoints(LaunchOptions& options, const std::optional<std::string
   const std::optional<uint64_t> number = parse_whole(*restarts, 1'000'000);
   if (!number) return fail("--restart-on-failure is '{}'; it must be a whole number from 0 to 1000000", *restarts);
   if (config.checkpoint.empty()) return fail("--restart-on-failure needs checkpoints: give --checkpoint DIR as well");
-  if (!options.hosts.empty())
-    return fail("--restart-on-failure is for nodes on this machine; start a run on hosts again with --restart");
   options.restarts = static_cast<unsigned>(*number);
   return {};
 }

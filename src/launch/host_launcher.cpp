@@ -28,6 +28,7 @@
 #include "launch/labels.h"
 #include "launch/launcher.h"
 #include "launch/output_writer.h"
+#include "launch/restarts.h"
 #include "launch/signals.h"
 #include "launch/standstill.h"
 #include "launch/supervisor.h"
@@ -92,13 +93,16 @@ std::string own_path() {
 
 class HostLauncher final : private NodeControl {
  public:
-  explicit HostLauncher(const LaunchOptions& options)
+  HostLauncher(const LaunchOptions& options, WatchedSignals& signals)
       : options_(options),
+        signals_(signals),
         supervisor_(
             *this,
             {.nodes_share_terminal = false, .patience = kHostPatience, .program_speaks_for_itself = options.binary}),
         standstill_(options.deadlock_after) {}
   int run();
+  // Returns, after run(), whether a node has died as it should not, and all hosts have said that nothing is left there.
+  [[nodiscard]] bool may_begin_again() const { return !refused_ && !is_a_host_lost_ && supervisor_.was_lost(); }
 
  private:
   enum class Phase {
@@ -152,12 +156,13 @@ class HostLauncher final : private NodeControl {
   const LaunchOptions& options_;
   std::string path_;       // absolute path of the program
   std::string directory_;  // the program starts in it
-  WatchedSignals signals_;
+  WatchedSignals& signals_;
   Supervisor supervisor_;
   std::vector<Host> hosts_;  // in the order of their nodes: node 0 is on the first
   Phase phase_ = Phase::kStarting;
   Clock::time_point deadline_{};
-  std::optional<int> refused_;  // exit status, if the run did not start
+  std::optional<int> refused_;   // exit status, if the run did not start
+  bool is_a_host_lost_ = false;  // nobody knows what is left there
   bool suspension_told_ = false;
 
   Standstill standstill_;
@@ -295,6 +300,7 @@ void HostLauncher::refuse(int status, const std::string& message) {
 void HostLauncher::host_failed(size_t index, const std::string& reason) {
   Host& host = hosts_[index];
   host.closed = true;
+  is_a_host_lost_ = true;
   host.link->give_up();
   if (phase_ == Phase::kRunning) {
     supervisor_.host_lost(host.link->name(), reason);
@@ -571,8 +577,10 @@ void HostLauncher::advance() {
     case Phase::kClosing:
       if (now < deadline_) return;
       for (Host& host : hosts_) {
-        if (!host.closed) tell("host {} does not say whether anything is left there", host.link->name());
+        if (host.closed) continue;
+        tell("host {} does not say whether anything is left there", host.link->name());
         host.closed = true;
+        is_a_host_lost_ = true;
       }
       return;
   }
@@ -605,7 +613,6 @@ int HostLauncher::run() {
     labellers_.push_back({LineLabeller(id), LineLabeller(id)});
   }
   const auto begin = [this]() -> Status {
-    if (const Status status = signals_.watch({SIGTSTP}); !status) return status;
     // The links are started before there is another thread.
     if (const Status status = start_links(); !status) return status;
     return writer_.start();
@@ -644,7 +651,16 @@ int HostLauncher::run() {
 }  // namespace
 
 int launch_on_hosts(const LaunchOptions& options) {
-  return HostLauncher(options).run();
+  WatchedSignals signals;
+  if (const Status status = signals.watch({SIGTSTP}); !status) {
+    tell("{}", status.error().message);
+    return 1;
+  }
+  return run_and_restart(options, [&](const LaunchOptions& now) -> RunEnd {
+    HostLauncher launcher(now, signals);
+    const int status = launcher.run();
+    return {status, launcher.may_begin_again()};
+  });
 }
 
 }  // namespace multigrain

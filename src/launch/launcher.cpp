@@ -17,11 +17,10 @@
 #include "base/file_descriptor.h"
 #include "base/guest_environment.h"
 #include "base/shell_status.h"
-#include "checkpoint/files.h"
-#include "checkpoint/folder_lock.h"
 #include "launch/hosted_program.h"
 #include "launch/labels.h"
 #include "launch/local_nodes.h"
+#include "launch/restarts.h"
 #include "launch/signals.h"
 #include "launch/standstill.h"
 #include "launch/supervisor.h"
@@ -204,48 +203,6 @@ Error become(const std::string& path, const std::vector<std::string>& words) {
   return fail_errno(code, fmt::format("cannot run '{}'", path)).value();
 }
 
-// Returns the number of the folder's checkpoint; 0: there is none that can be used.
-uint64_t checkpoint_in(const std::string& folder) {
-  if (folder.empty()) return 0;
-  const auto head = checkpoint::read_head(folder);
-  return head && *head ? (*head)->number : 0;
-}
-
-// Returns the lock of the folder to which the run writes checkpoints, if it does.
-Result<std::optional<checkpoint::FolderLock>> lock_folder(const std::string& folder) {
-  if (folder.empty()) return std::nullopt;
-  if (const Status there = checkpoint::make_folder(folder); !there) return tl::unexpected(there.error());
-  auto lock = checkpoint::FolderLock::take(folder, checkpoint::FolderLock::Holder::mgrun());
-  if (!lock) return tl::unexpected(lock.error());
-  return std::move(*lock);
-}
-
-// Runs the program, and again from its last checkpoint when the run is lost, as often as --restart-on-failure says. A
-// checkpoint that was in the folder before is of another run.
-int run_and_restart(LaunchOptions options, const std::string& path, WatchedSignals& signals) {
-  const std::string& folder = options.config.checkpoint;
-  const auto lock = lock_folder(folder);
-  if (!lock) return refuse(2, Error{fmt::format("--checkpoint: {}", lock.error().message)});
-  const uint64_t before = options.restarts == 0 ? 0 : checkpoint_in(folder);
-  for (unsigned restarts = 1;; ++restarts) {
-    int status;
-    {
-      Launcher launcher(options, path, signals);
-      status = launcher.run();
-      if (restarts > options.restarts || !launcher.was_lost()) return status;
-    }
-    const uint64_t last = checkpoint_in(folder);
-    if (last > before) {
-      std::erase_if(options.environment, [](const auto& one) { return one.first == "MULTIGRAIN_RESTART"; });
-      options.environment.emplace_back("MULTIGRAIN_RESTART", folder);
-      options.config.restart = folder;
-    }
-    const std::string& from = options.config.restart;
-    tell("restart {} of {}, from {}", restarts, options.restarts,
-         from.empty() ? "the beginning: there is no checkpoint yet" : fmt::format("the checkpoint in {}", from));
-  }
-}
-
 }  // namespace
 
 int launch(const LaunchOptions& given) {
@@ -261,7 +218,11 @@ int launch(const LaunchOptions& given) {
   }
   WatchedSignals signals;
   if (const Status status = signals.watch(); !status) return refuse(1, status.error());
-  return run_and_restart(std::move(options), *path, signals);
+  return run_and_restart(std::move(options), [&](const LaunchOptions& now) -> RunEnd {
+    Launcher launcher(now, *path, signals);
+    const int status = launcher.run();
+    return {status, launcher.was_lost()};
+  });
 }
 
 }  // namespace multigrain

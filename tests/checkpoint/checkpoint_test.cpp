@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -211,6 +213,70 @@ TEST_F(Checkpoint, ThatIsTornIsRefused) {
     EXPECT_EQ(it.status, 2) << it.text;
     EXPECT_THAT(it.text, HasSubstr("truncated"));
   }
+}
+
+// Names of this machine, each with an agent of its own.
+std::string two_names() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  return "localhost:1," + std::string(name.data()) + ":1";
+}
+
+TEST_F(Checkpoint, IsLeftToTheUserWhenAHostIsLost) {
+  const Outcome undisturbed = run({"--nodes", "2", "--protocol", "mgs"}, {"60", "16"});
+  ASSERT_EQ(undisturbed.status, 0) << undisturbed.text;
+  int out[2];
+  ASSERT_EQ(pipe2(out, O_CLOEXEC), 0);
+  multigrain::ChildStart start;
+  start.command = {MGRUN, "--hosts", two_names(), "--protocol", "mgs", "--checkpoint", folder(), "--restart-on-failure",
+                   "5",   ROWS,      "60",        "16",         "50"};
+  start.output = start.error = out[1];
+  const auto mgrun = multigrain::start_child(start);
+  close(out[1]);
+  ASSERT_TRUE(mgrun) << mgrun.error().message;
+  for (int i = 0; i < 6000 && !fs::exists(folder() + "/checkpoint"); ++i) usleep(10'000);
+  std::vector<pid_t> agents;
+  std::ifstream children("/proc/" + std::to_string(*mgrun) + "/task/" + std::to_string(*mgrun) + "/children");
+  for (pid_t one; children >> one;) agents.push_back(one);
+  EXPECT_EQ(agents.size(), 2u);
+  if (!agents.empty()) kill(agents.back(), SIGKILL);
+  const std::string text = multigrain::read_to_end(out[0]);
+  close(out[0]);
+  EXPECT_NE(multigrain::wait_for_child(*mgrun), 0) << text;
+  EXPECT_THAT(text, Not(HasSubstr("restart 1 of 5")));
+  EXPECT_THAT(text, Not(HasSubstr("result")));
+  const Outcome restarted = run({"--nodes", "2", "--protocol", "mgs", "--restart", folder()}, {"60", "16"});
+  EXPECT_EQ(restarted.status, 0) << restarted.text;
+  EXPECT_EQ(result_in(restarted.text), result_in(undisturbed.text));
+}
+
+// The fabric is another one, too.
+TEST_F(Checkpoint, GoesOnOnAnotherNumberOfHosts) {
+  const Strings here = {"--nodes", "2"};
+  const Strings one_host = {"--hosts", "localhost:2"};
+  const Strings two_hosts = {"--hosts", two_names()};
+  const Strings shape = {"--protocol", "hlrc", "--procs-per-node", "2"};
+  const Strings into = {"--checkpoint", folder()};
+  const Outcome undisturbed = run(here + shape, {"12", "96"});
+  ASSERT_EQ(undisturbed.status, 0) << undisturbed.text;
+  EXPECT_NE(run(here + shape + into, {"12", "96", "0", "3"}).status, 0);
+  const Strings from = {"--restart", folder()};
+  Outcome it = run(two_hosts + shape + from + into, {"12", "96", "0", "6"});
+  EXPECT_NE(it.status, 0);
+  EXPECT_THAT(it.text, HasSubstr("the run goes on from checkpoint 4 "));
+  it = run(one_host + shape + from + into, {"12", "96", "0", "8"});
+  EXPECT_NE(it.status, 0);
+  EXPECT_THAT(it.text, HasSubstr("the run goes on from checkpoint 7 "));
+  it = run(here + shape + from, {"12", "96"});
+  EXPECT_EQ(it.status, 0) << it.text;
+  EXPECT_THAT(it.text, HasSubstr("the run goes on from checkpoint 9 "));
+  EXPECT_EQ(result_in(it.text), result_in(undisturbed.text));
+  fs::remove_all(folder());
+  it = run(two_hosts + shape + into + Strings{"--restart-on-failure", "1"}, {"12", "96", "0", "6"});
+  EXPECT_EQ(it.status, 0) << it.text;
+  EXPECT_THAT(it.text, HasSubstr("restart 1 of 1, from the checkpoint in"));
+  EXPECT_THAT(it.text, HasSubstr("began at step 7, wrote 5"));
+  EXPECT_EQ(result_in(it.text), result_in(undisturbed.text));
 }
 
 TEST_F(Checkpoint, OfMoreNodesLeavesNothingOnceThereIsAnother) {
