@@ -1,90 +1,26 @@
 """Debian's PostgreSQL, as it is, under mgrun --binary: its processes share memory, and what it has committed stays."""
 
-import glob
 import os
-import pwd
 import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "study"))
+
+from postgres import COUNT, FOLDERS, PATIENCE_S, SUMS, Server, make_cluster, other_nodes, run_client, start_client, user
 
 BIN = os.path.abspath(os.environ.get("MULTIGRAIN_TEST_BIN", "build/bin"))
-FOLDERS = sorted(glob.glob("/usr/lib/postgresql/*/bin"))
 # By default a few, on two nodes of one machine; with the label full more, in every way.
 FULL = os.environ.get("MULTIGRAIN_TEST_FULL") == "1"
 TRANSACTIONS = int(os.environ.get("MULTIGRAIN_TEST_TRANSACTIONS", "2000" if FULL else "400"))
-# The test gives up after this only where it would hang otherwise.
-PATIENCE_S = 300
 RUNS = (("--nodes", "1"), ("--nodes", "2"), ("--hosts", "localhost:2")) if FULL else (("--nodes", "2"),)
 CLIENTS = 4
-
-
-def user():
-    """A user who may run a server, which root may not."""
-    if os.geteuid() != 0:
-        return {}
-    for name in ("postgres", "nobody"):
-        try:
-            entry = pwd.getpwnam(name)
-            return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
-        except KeyError:
-            pass
-    return {}
-
-
-class Server:
-    """A server on a cluster of databases, which a client reaches by a socket in the folder."""
-
-    def __init__(self, folder, *prefix):
-        self.folder = folder
-        command = (
-            *prefix, f"{FOLDERS[-1]}/postgres", "-D", f"{folder}/data", "-k", folder,
-            "-c", "listen_addresses=", "-c", "fsync=off", "-c", "shared_buffers=32MB",
-        )  # fmt: skip
-        with open(f"{folder}/log", "ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, **user())
-        until = time.monotonic() + PATIENCE_S
-        while run_client(folder, "psql", "-c", "select 1", "postgres").returncode != 0:
-            if time.monotonic() > until or self.process.poll() is not None:
-                raise AssertionError(f"the server does not begin: {self.log()}")
-            time.sleep(0.1)
-
-    def log(self):
-        with open(f"{self.folder}/log", encoding="utf-8", errors="replace") as file:
-            return file.read()
-
-    def ask(self, statement):
-        done = run_client(self.folder, "psql", "-Atqc", statement, "postgres")
-        if done.returncode != 0:
-            raise AssertionError(f"{done.stderr} {self.log()}")
-        return done.stdout.strip()
-
-    def stop(self):
-        # The server's first process is told, as by pg_ctl: mgrun would give it little time to end.
-        os.kill(self.first(), signal.SIGINT)
-        return self.process.wait(PATIENCE_S)
-
-    def first(self):
-        with open(f"{self.folder}/data/postmaster.pid", encoding="ascii") as file:
-            return int(file.readline())
-
-
-def run_client(folder, program, *arguments):
-    return subprocess.run(
-        (f"{FOLDERS[-1]}/{program}", "-h", folder, *arguments),
-        capture_output=True, text=True, check=False, timeout=PATIENCE_S, cwd=folder, **user(),
-    )  # fmt: skip
-
-
-SUMS = (
-    "select (select sum(abalance) from pgbench_accounts) - (select sum(bbalance) from pgbench_branches),"
-    "(select sum(tbalance) from pgbench_tellers) - (select sum(delta) from pgbench_history),"
-    "(select sum(bbalance) from pgbench_branches) - (select sum(delta) from pgbench_history)"
-)
-COUNT = "select count(*) from pgbench_history"
 
 
 @unittest.skipUnless(FOLDERS, "there is no PostgreSQL in /usr/lib/postgresql")
@@ -92,16 +28,10 @@ class Database(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="mg-database-")
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
-        owner = user()
-        if owner:
-            os.chown(self.folder, owner["user"], owner["group"])
-        done = subprocess.run(
-            (f"{FOLDERS[-1]}/initdb", "-D", f"{self.folder}/data", "-A", "trust", "-U", pwd.getpwuid(owner.get("user", os.getuid())).pw_name),
-            capture_output=True, text=True, check=False, timeout=PATIENCE_S, cwd=self.folder, **owner,
-        )  # fmt: skip
+        done = make_cluster(self.folder)
         self.assertEqual(done.returncode, 0, done.stderr)
         try:
-            subprocess.run((f"{BIN}/mgrun", "--version"), capture_output=True, check=True, cwd="/", **owner)
+            subprocess.run((f"{BIN}/mgrun", "--version"), capture_output=True, check=True, cwd="/", **user())
         except (PermissionError, subprocess.CalledProcessError):
             self.skipTest("another user cannot reach the programs")
 
@@ -121,10 +51,7 @@ class Database(unittest.TestCase):
         """A server, and clients that have made some transactions and make more."""
         server = self.start(*options)
         self.fill()
-        bench = subprocess.Popen(
-            (f"{FOLDERS[-1]}/pgbench", "-n", "-h", self.folder, "-c", str(CLIENTS), "-T", "60", "postgres"),
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder, **user(),
-        )  # fmt: skip
+        bench = start_client(self.folder, "pgbench", "-n", "-c", str(CLIENTS), "-T", "60", "postgres")
         until = time.monotonic() + PATIENCE_S
         while int(server.ask(COUNT)) < 100 and time.monotonic() < until:
             time.sleep(0.05)
@@ -158,7 +85,7 @@ class Database(unittest.TestCase):
                 os.kill(victim, signal.SIGKILL)
                 committed = self.committed(bench)
                 until = time.monotonic() + PATIENCE_S
-                while run_client(self.folder, "psql", "-c", "select 1", "postgres").returncode != 0:
+                while not server.answers():
                     self.assertLess(time.monotonic(), until, server.log())
                     time.sleep(0.1)
                 self.check_recovered(server, committed)
@@ -179,13 +106,8 @@ class Database(unittest.TestCase):
                 self.assertEqual(alone.stop(), 0)
 
     def other_node(self, home):
-        """The process of a node that is not the home: it executes the same host, for the same launcher."""
-        with open(f"/proc/{home}/stat", encoding="ascii") as file:
-            launcher = file.read().rpartition(")")[2].split()[1]
-        with open(f"/proc/{launcher}/task/{launcher}/children", encoding="ascii") as file:
-            nodes = [int(pid) for pid in file.read().split()]
-        others = [pid for pid in nodes if pid != home and os.readlink(f"/proc/{pid}/exe").endswith("mghost-node")]
-        self.assertEqual(len(others), 1, nodes)
+        others = other_nodes(home)
+        self.assertEqual(len(others), 1)
         return others[0]
 
     def committed(self, bench):
