@@ -677,6 +677,20 @@ print(done)
             self.same(2, f"{PROGRAMS}/signals_{kind}")
             self.same(3, f"{PROGRAMS}/threads_{kind}")
 
+    def test_a_program_survives_signals_for_which_it_has_handlers(self):
+        # Of the launcher's, and of its own to its whole group of processes, to which the nodes and mgrun belong.
+        script = "trap 'echo caught' TERM; echo ready; read -r line; echo $line; trap '' HUP; kill -HUP 0; echo alive"
+        for command in (("bash", "-c", script), (f"{BIN}/mgrun", "--nodes", "2", "--binary", "--", "bash", "-c", script)):
+            with subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+            ) as process:
+                self.assertEqual(process.stdout.readline(), b"ready\n")
+                process.send_signal(signal.SIGTERM)
+                # bash acts on the signal, and reads on.
+                self.assertEqual(process.stdout.readline(), b"caught\n")
+                self.assertEqual(process.communicate(b"line\n", timeout=PATIENCE_S), (b"line\nalive\n", b""))
+                self.assertEqual(process.returncode, 0)
+
     def test_a_node_that_is_killed_ends_the_run(self):
         with subprocess.Popen(
             [f"{BIN}/mgrun", "--nodes", "2", "--binary", "--", "sh", "-c", "echo ready; exec cat"],

@@ -57,7 +57,9 @@ int main(int argc, char** argv) {
   Node& node = *Node::get();
   if (node.config().node != NodeId(0)) {
     if (const Status begun = nodes->begin_away(); !begun) refuse(begun.error());
-    // The launcher's signals are for this thread.
+    // The launcher's signals, and those that are sent to the whole group of processes, are for this thread. They must not end
+    // the node: what they do is decided by the program, at home.
+    node.pass_on_signals();
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, nullptr, sizeof mask);
     node.serve_until_the_end();
   }
