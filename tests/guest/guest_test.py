@@ -262,6 +262,26 @@ class OnSeveralNodes(unittest.TestCase):
     def test_files_that_are_mapped(self):
         for nodes in (1, 2, 3):
             self.same(nodes, f"{PROGRAMS}/mapped_files")
+    def test_signals_to_the_run_are_the_programs(self):
+        program = (
+            "import signal, sys, threading, time\n"
+            "def end(*_):\n    time.sleep(1); print('caught', flush=True); sys.exit(9)\n"
+            "for n in (1, 2, 15): signal.signal(n, end)\n"
+            "for _ in range(2): threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n"
+            "print('ready', flush=True)\n"
+            "while True: time.sleep(0.1)\n"
+        )
+        hosted = (f"{BIN}/mgrun", "--nodes", "2", "--binary", "--", "python3", "-c", program)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            with (
+                self.subTest(number=number),
+                subprocess.Popen(hosted, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process,
+            ):
+                self.assertEqual(process.stdout.readline(), b"ready\n")
+                process.send_signal(number)
+                self.assertEqual(process.communicate(timeout=PATIENCE_S), (b"caught\n", b""))
+                self.assertEqual(process.returncode, 9)
+
 
     def test_what_processes_share(self):
         for nodes in (1, 2, 3):

@@ -1,6 +1,7 @@
 // Hosts one node of a run of several nodes whose program knows nothing of Multigrain. mgrun --binary starts it; it is
 // not for users.
 #include <sched.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -57,9 +58,9 @@ int main(int argc, char** argv) {
   Node& node = *Node::get();
   if (node.config().node != NodeId(0)) {
     if (const Status begun = nodes->begin_away(); !begun) refuse(begun.error());
-    // The launcher's signals, and those that are sent to the whole group of processes, are for this thread. They must not end
-    // the node: what they do is decided by the program, at home.
-    node.pass_on_signals();
+    // The launcher gives these to every node, but the guest's handlers are at home: a signal that the guest survives must
+    // not end this node. A handler could interrupt the guest's threads, so there is none.
+    for (const int number : {SIGHUP, SIGINT, SIGTERM, SIGQUIT, SIGUSR1, SIGUSR2}) signal(number, SIG_IGN);
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, nullptr, sizeof mask);
     node.serve_until_the_end();
   }
