@@ -58,14 +58,27 @@ struct Site {
   std::string file;  // empty: not known
   std::string function;
   uint32_t line = 0;
+  SiteId caller = 0;  // the site of the call that led to the function, which has a smaller number; 0: not known
+};
+
+// A recorder that samples takes bursts of references and leaves out what is between them. The references of all bursts
+// follow each other in the trace; events are all there.
+struct Sampling {
+  uint64_t burst = 0;     // the length of a burst in references of each processor, private ones and waiting among them
+  uint64_t interval = 0;  // each stretch of so many has one burst, at a place that is drawn for it; 0: all was recorded
+  double scale = 1;       // the references of the run for each one that is in the trace
+
+  [[nodiscard]] bool is_on() const { return interval != 0; }
+  friend bool operator==(const Sampling&, const Sampling&) = default;
 };
 
 // This is what is known of a trace as a whole.
 struct TraceHeader {
   unsigned processors = 0;
-  std::string program;             // the command that was traced, for people
-  std::string recorder;            // the program that made the trace, for people
-  double dilation = 0;             // time of the traced run over the untraced one; 0: not known
+  std::string program;   // the command that was traced, for people
+  std::string recorder;  // the program that made the trace, for people
+  double dilation = 0;   // time of the traced run over the untraced one; 0: not known
+  Sampling sampling;
   std::vector<Site> sites;         // sites[0] is the unknown one
   std::vector<std::string> names;  // the names of allocations; names[0] is ""
 };

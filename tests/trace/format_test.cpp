@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "support/effort.h"
+#include "trace/format/layout.h"
 #include "trace_files.h"
 #include "trace_kernels.h"
 
@@ -147,6 +148,49 @@ TEST(TraceFormat, TheHeaderGrowsAndCanBeCorrected) {
   EXPECT_EQ(read.header.names.at(name), "array");
   EXPECT_EQ(read.references.size(), 2u);
   EXPECT_EQ(read.events.size(), 1u);
+}
+
+TEST(TraceFormat, CallersAndSamplingComeBack) {
+  const Directory directory;
+  TraceHeader header = some_header(2, 3, 2);
+  header.sites[2].caller = 1;
+  header.sampling = {.burst = 100, .interval = 5000, .scale = 48.5};
+  auto writer = TraceWriter::create(directory / "t", header);
+  ASSERT_TRUE(writer);
+  ASSERT_TRUE((*writer)->finish());
+  const Whole read = read_file(directory / "t");
+  EXPECT_EQ(read.error, "");
+  EXPECT_EQ(read.header.sites[2].caller, 1u);
+  EXPECT_EQ(read.header.sampling, header.sampling);
+  header.sites[1].caller = 2;
+  const auto refused = TraceWriter::create(directory / "u", header);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("site 1 has site 2 for its caller"));
+}
+
+// Files of version 1 have neither.
+TEST(TraceFormat, AHeaderOfVersion1IsRead) {
+  Bytes bytes;
+  put_varint(bytes, 3);  // processors
+  put(bytes, 0.0);
+  for (const char* const text : {"program", "recorder"}) put_string(bytes, text);
+  put_varint(bytes, 2);  // sites
+  for (const uint64_t id : {0, 1}) {
+    put_varint(bytes, id);
+    for (const char* const text : {"a.c", "main"}) put_string(bytes, text);
+    put_varint(bytes, 7);
+  }
+  put_varint(bytes, 0);
+  put_varint(bytes, 1);  // names
+  put_string(bytes, "");
+  TraceHeader header;
+  ASSERT_TRUE(unpack_header(bytes, 1, header));
+  EXPECT_EQ(header.processors, 3u);
+  ASSERT_EQ(header.sites.size(), 2u);
+  EXPECT_EQ(header.sites[1].line, 7u);
+  EXPECT_FALSE(header.sampling.is_on());
+  TraceHeader other;
+  EXPECT_FALSE(unpack_header(bytes, 2, other));
 }
 
 TEST(TraceFormat, WhatNoTraceMayHoldIsRefused) {

@@ -5,10 +5,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <vector>
@@ -102,9 +104,9 @@ Whole read_all(TraceSource& source) {
 }
 
 // Records a program that the pass compiled; its output is that of the test.
-Whole record(const std::string& program, const std::vector<std::string>& arguments = {}, RunResult* run = nullptr) {
+Whole record(const std::string& program, const std::vector<std::string>& arguments = {}, RunResult* run = nullptr,
+             RecordOptions options = {}) {
   const Folder folder;
-  RecordOptions options;
   options.command = {kPrograms + "/" + program + ".traced"};
   options.command.insert(options.command.end(), arguments.begin(), arguments.end());
   options.scratch_directory = folder.path();
@@ -547,6 +549,78 @@ TEST(RecordTest, LoopsHaveTheirReferencesInOrder) {
   for (size_t i = 0; i < 6; ++i) EXPECT_EQ((found_of_nodes[i].first - nodes) / 16, i / 2);
 }
 
+// Writes of one integer after another, each a record, or all of them one: what is left of them are the bursts, whole, one in each
+// interval, and all events.
+TEST(RecordTest, SamplingTakesBurstsToTheReference) {
+  constexpr uint64_t kCount = 200000, kBurst = 300, kInterval = 10000;
+  RecordOptions options;
+  options.burst = kBurst;
+  options.interval = kInterval;
+  for (const bool loop : {false, true}) {
+    const Whole trace = record("long", {std::to_string(kCount), loop ? "loop" : ""}, nullptr, options);
+    const uint64_t block = trace.allocation("block").first;
+    // The runs of integers that follow each other.
+    std::vector<std::pair<uint64_t, uint64_t>> runs;
+    for (const size_t i : trace.references_to("block")) {
+      if (trace.references[i].access != Access::kWrite) continue;
+      const uint64_t written = (trace.references[i].address - block) / 4;
+      if (!runs.empty() && runs.back().first + runs.back().second == written) {
+        ++runs.back().second;
+      } else {
+        ASSERT_TRUE(runs.empty() || runs.back().first + runs.back().second < written);
+        runs.emplace_back(written, 1);
+      }
+    }
+    ASSERT_GE(runs.size(), kCount / kInterval - 1) << loop;
+    ASSERT_LE(runs.size(), kCount / kInterval + 1) << loop;
+    std::set<uint64_t> offsets;  // in the interval, by hundreds
+    for (size_t i = 1; i + 1 < runs.size(); ++i) {
+      EXPECT_EQ(runs[i].second, kBurst) << i;
+      EXPECT_GT(runs[i + 1].first - runs[i].first, kBurst);
+      EXPECT_LT(runs[i + 1].first - runs[i].first, 2 * kInterval);
+      offsets.insert(runs[i].first % kInterval / 100);
+    }
+    EXPECT_GT(offsets.size(), 8u) << "bursts keep step with the intervals";
+    const Sampling& sampling = trace.header.sampling;
+    EXPECT_EQ(sampling.burst, kBurst);
+    EXPECT_EQ(sampling.interval, kInterval);
+    EXPECT_NEAR(sampling.scale * static_cast<double>(trace.references.size()), kCount, 10);
+    EXPECT_EQ(std::ranges::count(trace.events, EventKind::kFree, &Event::kind), 1);
+  }
+}
+
+// Threads have their bursts at the same time, so what they do to each other is in them, and counts are about those of the run.
+TEST(RecordTest, SamplingKeepsWhatThreadsDoToEachOther) {
+  const Folder folder;
+  const std::string program = kPrograms + "/sampled.traced 300000";
+  const auto all = shell(kMgtrace + " record --json -o " + folder / "all.mgt " + program);
+  const auto some = shell(kMgtrace + " record --json --sample 2000/50000 -o " + folder / "some.mgt " + program);
+  ASSERT_EQ(all.first, 0) << all.second;
+  ASSERT_EQ(some.first, 0) << some.second;
+  EXPECT_LT(fs::file_size(folder / "some.mgt") * 2, fs::file_size(folder / "all.mgt"));
+  const auto study_of = [&](const std::string& trace) {
+    return nlohmann::json::parse(shell(kMgtrace + " sharing --json " + folder / trace).second);
+  };
+  const nlohmann::json whole = study_of("all.mgt"), sampled = study_of("some.mgt");
+  EXPECT_TRUE(whole["trace"]["sampling"].is_null());
+  const double scale = sampled["trace"]["sampling"]["scale"].get<double>();
+  EXPECT_NEAR(scale, 25, 3);
+  EXPECT_NEAR(scale * sampled["trace"]["references"].get<double>(), whole["trace"]["references"].get<double>(), 10);
+  const auto useless = [](const nlohmann::json& study) {
+    return study["false_sharing"]["attribution"]["moves"]["false"].get<double>();
+  };
+  EXPECT_GT(useless(whole), 100000);
+  EXPECT_NEAR(scale * useless(sampled) / useless(whole), 1, 0.1);
+  const auto text = shell(kMgtrace + " sharing " + folder / "some.mgt").second;
+  EXPECT_THAT(text, HasSubstr("Sampled: bursts of 2,000 in each 50,000"));
+  EXPECT_THAT(text, HasSubstr("sampled.c:11 (add)"));
+  EXPECT_THAT(shell(kMgtrace + " info " + folder / "some.mgt").second, HasSubstr("bursts of 2000 in each 50000"));
+  // A part of it is a sample as well.
+  ASSERT_EQ(shell(kMgtrace + " filter --references 0-1000 -o " + folder / "part.mgt " + folder / "some.mgt").first, 0);
+  EXPECT_THAT(shell(kMgtrace + " analyze --machine ace " + folder / "part.mgt").second,
+              HasSubstr("Sampled: bursts of"));
+}
+
 // Fields have their names and types, and inlined functions their callers.
 TEST(RecordTest, SharingNamesFieldsAndInlinedFrames) {
   const Folder folder;
@@ -558,6 +632,33 @@ TEST(RecordTest, SharingNamesFieldsAndInlinedFrames) {
   EXPECT_THAT(output, HasSubstr("fields.c:19 (count, on pair.second (amount), in right (fields.c:29))"));
 }
 
+// Where a function is not inlined, its references have the calls that led to it: through pointers, behind a longjmp, and from a
+// recursion, whose levels do not count.
+TEST(RecordTest, ReferencesHaveTheCallsThatLedThere) {
+  const Whole trace = record("calls");
+  std::map<ProcessorId, std::map<std::string, unsigned>> found;
+  for (const size_t i : trace.references_to("counters")) {
+    const Reference& made = trace.references[i];
+    std::string calls;
+    for (SiteId site = made.site; site != 0; site = trace.header.sites[site].caller) {
+      const Site& at = trace.header.sites[site];
+      calls += (calls.empty() ? "" : " < ") + at.function + ":" + std::to_string(at.line);
+    }
+    ++found[made.processor][calls];
+  }
+  using Calls = std::map<std::string, unsigned>;
+  EXPECT_EQ(found[0], (Calls{{"add:16 < main:50", 1000u}}));
+  EXPECT_EQ(found[1], (Calls{{"add:16 < twice:21 < left:39", 2000u}}));
+  EXPECT_EQ(found[2], (Calls{{"add:16 < deep:28 < right:43", 1000u}}));
+
+  const Folder folder;
+  const auto [status, output] =
+      shell("TMPDIR=" + folder.path() + " " + kMgtrace + " sharing -- " + kPrograms + "/calls.traced");
+  EXPECT_EQ(status, 0) << output;
+  EXPECT_THAT(output, HasSubstr("wants it: called from twice at calls.c:21, left at calls.c:39\n"));
+  EXPECT_THAT(output, HasSubstr("has written: called from deep at calls.c:28, right at calls.c:43\n"));
+}
+
 TEST(RecordTest, BadCommandsAreSentences) {
   const Folder folder;
   const std::string record = kMgtrace + " record -o " + folder / "t.mgt ";
@@ -567,6 +668,12 @@ TEST(RecordTest, BadCommandsAreSentences) {
       {"/no/such/program", "cannot run '/no/such/program': No such file or directory"},
       {"--single-step /no/such/program", "cannot run '/no/such/program': No such file or directory"},
       {"/bin/true", "build it with 'mgtrace cc'"},
+      {"--sample 5 " + kPrograms + "/exact.traced", "--sample 5: give BURST/INTERVAL"},
+      {"--sample 5/5 " + kPrograms + "/exact.traced", "--sample 5/5: give BURST/INTERVAL"},
+      {"--sample 1/9x " + kPrograms + "/exact.traced", "--sample 1/9x: give BURST/INTERVAL"},
+      {"--sample 1/100000000 " + kPrograms + "/exact.traced",
+       "in a burst: bursts of 1 in intervals of 100000000 are too few"},
+      {"--single-step --sample 5/10 " + kPrograms + "/exact", "--sample is for programs that 'mgtrace cc' has built"},
       {"--scratch /no/such/folder " + kPrograms + "/exact.traced", "cannot make a file for the recorder's streams"},
   };
   for (const auto& [arguments, sentence] : cases) {

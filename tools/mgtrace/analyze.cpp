@@ -352,6 +352,7 @@ Result<int> run_analyze(const AnalyzeArguments& options) {
   fmt::print("{}: {} references by {} processors, and {} private ones\n", options.analysis.input,
              trace["references"].get<uint64_t>(), trace["processors"].get<unsigned>(),
              trace["private_references"].get<uint64_t>());
+  fmt::print("{}", sampling_text(trace["sampling"], "the counts below are of these"));
   if (!trace["map"].is_null())
     fmt::print("mapped to {} cores of {} nodes\n", trace["map"]["cores"].get<unsigned>(),
                trace["map"]["nodes"].get<unsigned>());

@@ -45,8 +45,8 @@ std::map<Thing, Moves> things_of(const LineStudy& lines) {
     // Without a name of its own, an allocation is called by its line.
     const auto name = group["name"].get<std::string>();
     Moves& moves = things[{name.empty() ? group_text(attribution, group["group"]) : name, file, function}];
-    moves.useless += group["moves"]["false"].get<uint64_t>();
-    moves.useful += group["moves"]["useful"].get<uint64_t>();
+    moves.useless += lines.of_run(group["moves"]["false"]);
+    moves.useful += lines.of_run(group["moves"]["useful"]);
   }
   return things;
 }
@@ -74,11 +74,16 @@ void print_comparison(const CompareArguments& options, const LineStudy& before, 
   fmt::print("before: {}\nafter:  {}\nlines of {} bytes{}\n\n", options.before, options.after,
              before.attribution()["block_size"].get<uint64_t>(),
              before.move_ns == 0 ? "" : fmt::format(", {} a move", time_text(before.move_ns)));
+  for (const LineStudy* lines : {&before, &after}) {
+    const std::string text =
+        sampling_text(lines->study["trace"]["sampling"], "counts are those of the bursts times that, as an estimate");
+    if (!text.empty()) fmt::print("{}: {}\n", lines == &before ? options.before : options.after, text);
+  }
   fmt::print("{:<40} {:>16} {:>16} {:>10}\n", "", "before", "after", "");
   print_row("processors", before.study["trace"]["processors"].get<uint64_t>(),
             after.study["trace"]["processors"].get<uint64_t>());
-  print_row("references", before.study["trace"]["references"].get<uint64_t>(),
-            after.study["trace"]["references"].get<uint64_t>());
+  print_row("references", before.of_run(before.study["trace"]["references"]),
+            after.of_run(after.study["trace"]["references"]));
   print_row("moves of written lines", before.all_moves(), after.all_moves());
   print_row("  useless (false sharing)", before.moves("false"), after.moves("false"));
   print_row("  that bring another processor's data", before.moves("useful"), after.moves("useful"));

@@ -9,6 +9,7 @@
 
 #include "commands.h"
 #include "progress.h"
+#include "trace/analysis/study_json.h"
 #include "trace/format/trace_file.h"
 
 namespace multigrain::trace::tool {
@@ -78,6 +79,7 @@ void print_json(const TraceFile& file, const InfoArguments& options, const Count
                      {"recorder", header.recorder},
                      {"dilation", header.dilation == 0 ? nlohmann::json() : nlohmann::json(header.dilation)},
                      {"processors", header.processors},
+                     {"sampling", sampling_json(header.sampling)},
                      {"references", file.references()},
                      {"events", file.events()},
                      {"sites", header.sites.size() - 1},
@@ -121,6 +123,9 @@ void print_text(const TraceFile& file, const InfoArguments& options, const Count
   };
   fmt::print("program      {}\n", header.program.empty() ? "not known" : header.program);
   fmt::print("recorder     {}\n", header.recorder.empty() ? "not known" : header.recorder);
+  if (const Sampling& sampling = header.sampling; sampling.is_on())
+    fmt::print("sampled      bursts of {} in each {} of a processor's references; one of {:.4g} is here\n",
+               sampling.burst, sampling.interval, sampling.scale);
   if (header.dilation != 0) fmt::print("dilation     {:.1f} times the untraced run\n", header.dilation);
   fmt::print("processors   {}\n", header.processors);
   fmt::print("references   {}\n", file.references());

@@ -1,5 +1,7 @@
 #include "line_study.h"
 
+#include <cmath>
+
 #include "analysis_options.h"
 #include "trace/model/machine.h"
 
@@ -17,6 +19,11 @@ void add_line_study_options(CLI::App& command, LineStudyOptions& options) {
       ->check(CLI::IsMember({1u, 2u, 4u, 8u, 16u}))
       ->type_name("BYTES");
   command.add_flag("--partial", options.partial, "analyze what precedes the damage of a damaged trace");
+}
+
+uint64_t LineStudy::of_run(const nlohmann::json& count) const {
+  const auto of_trace = count.get<uint64_t>();
+  return scale == 1 ? of_trace : static_cast<uint64_t>(std::llround(scale * static_cast<double>(of_trace)));
 }
 
 Result<LineStudy> study_lines(const std::string& trace, const LineStudyOptions& options) {
@@ -47,13 +54,15 @@ Result<LineStudy> study_lines(const std::string& trace, const LineStudyOptions& 
         out.caches.levels.push_back({.bytes = level["bytes"].get<uint64_t>(), .ways = level["ways"].get<unsigned>()});
   }
   const nlohmann::json& counts = out.study["trace"];
+  if (const nlohmann::json& sampling = counts["sampling"]; !sampling.is_null())
+    out.scale = sampling["scale"].get<double>();
   const double references = counts["references"].get<double>() + counts["private_references"].get<double>();
   if (references == 0) return out;
   const double move = out.attribution()["mcpr_per_move"].get<double>();
   const double all_units_ns = references * out.study["machines"][0]["machine"]["unit_ns"].get<double>();
-  out.mcpr = 1 + move * static_cast<double>(out.all_moves());
+  out.mcpr = 1 + move / out.scale * static_cast<double>(out.all_moves());
   out.move_ns = move * all_units_ns;
-  out.all_ns = out.mcpr * all_units_ns;
+  out.all_ns = out.mcpr * all_units_ns * out.scale;
   return out;
 }
 

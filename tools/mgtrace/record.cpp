@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -29,6 +30,7 @@ struct Summary {
   double baseline_seconds = 0;
   const char* baseline = "not measured";
   RecordingFacts facts;
+  Sampling sampling;
   unsigned processors = 0;
   uint64_t references = 0;
   uint64_t file_bytes = 0;
@@ -57,6 +59,11 @@ void print(const RecordArguments& options, const Summary& summary) {
                           {"dilation", dilation},
                           {"exit_status", summary.run.exit_status},
                           {"stopped", summary.facts.stopped}};
+    if (summary.sampling.is_on()) {
+      out["sampling"] = {{"burst", summary.sampling.burst},
+                         {"interval", summary.sampling.interval},
+                         {"scale", summary.sampling.scale}};
+    }
     if (options.single_step) out["instructions"] = summary.instructions, out["gathers"] = summary.gathers;
     fmt::print("{}\n", out.dump(2));
     return;
@@ -64,6 +71,10 @@ void print(const RecordArguments& options, const Summary& summary) {
   fmt::print("{}: {} references of {} processors, {} private ones; {} bytes, {:.2f} a reference\n", options.output,
              summary.references, summary.processors, summary.facts.private_references, summary.file_bytes,
              bytes_per_reference);
+  if (const Sampling& sampling = summary.sampling; sampling.is_on()) {
+    fmt::print("sampled: bursts of {} in each {} of a processor's references; one of {:.4g} is in the trace\n",
+               sampling.burst, sampling.interval, sampling.scale);
+  }
   if (summary.facts.stack_references != 0) {
     fmt::print("{} references are to variables on stacks that several threads use\n", summary.facts.stack_references);
   }
@@ -97,8 +108,27 @@ void warn(const RecordArguments& options, const std::string& program, const Summ
   }
 }
 
+// Reads "BURST/INTERVAL".
+Status read_sampling(const std::string& text, RecordOptions& record) {
+  // Clocks have 64 bits, and no run reaches so many references.
+  constexpr uint64_t kMost = uint64_t{1} << 48;
+  const char* const end = text.data() + text.size();
+  const auto [slash, bad] = std::from_chars(text.data(), end, record.burst);
+  if (bad == std::errc() && slash != end && *slash == '/') {
+    const auto [rest, wrong] = std::from_chars(slash + 1, end, record.interval);
+    if (wrong == std::errc() && rest == end && record.burst > 0 && record.burst < record.interval &&
+        record.interval <= kMost)
+      return {};
+  }
+  return fail(
+      "--sample {}: give BURST/INTERVAL, two numbers of references of which the first is smaller, such as 10000/1000000",
+      text);
+}
+
 Result<int> record_compiled(const RecordArguments& options, const std::vector<std::string>& command) {
   RecordOptions record;
+  if (!options.sample.empty())
+    if (auto status = read_sampling(options.sample, record); !status) return tl::unexpected(status.error());
   record.command = command;
   record.max_references = options.limit;
   record.scratch_directory = options.scratch;
@@ -115,7 +145,9 @@ Result<int> record_compiled(const RecordArguments& options, const std::vector<st
       auto batch = trace.next();
       if (!batch) return tl::unexpected(batch.error());
       if (batch->references.empty() && batch->events.empty()) break;
-      (*writer)->update_header(trace.header());
+      if (const TraceHeader& header = trace.header(); header.sites.size() != (*writer)->header().sites.size() ||
+                                                      header.names.size() != (*writer)->header().names.size())
+        (*writer)->update_header(header);
       if (auto status = (*writer)->append(*batch); !status) return tl::unexpected(status.error());
       progress.update(batch->first);
     }
@@ -126,6 +158,7 @@ Result<int> record_compiled(const RecordArguments& options, const std::vector<st
   summary.file_bytes = (*writer)->bytes();
   summary.run = recording->run;
   summary.facts = trace.facts();
+  summary.sampling = trace.header().sampling;
   summary.processors = trace.header().processors;
   if (!record.baseline.empty()) {
     summary.baseline_seconds = recording->baseline.seconds;
@@ -180,11 +213,23 @@ Result<int> record_trace(RecordArguments options, const std::vector<std::string>
   // Before the program runs, not after.
   if (!options.overwrite && std::filesystem::exists(options.output))
     return fail("{} exists; give --force to replace it", options.output);
+  if (options.single_step && !options.sample.empty()) {
+    return fail(
+        "--sample is for programs that 'mgtrace cc' has built; --single-step stops at each instruction, recorded or not");
+  }
   if (options.scratch.empty()) {
     options.scratch = std::filesystem::path(options.output).parent_path().string();
     if (options.scratch.empty()) options.scratch = ".";
   }
   return options.single_step ? record_stepped(options, command) : record_compiled(options, command);
+}
+
+void add_sample_option(CLI::App& command, RecordArguments& options) {
+  command
+      .add_option("--sample", options.sample,
+                  "Record bursts: of each INTERVAL of a processor's references BURST that follow each other, all "
+                  "processors at a time")
+      ->type_name("BURST/INTERVAL");
 }
 
 Command add_record(CLI::App& app) {
@@ -201,6 +246,7 @@ Command add_record(CLI::App& app) {
          "PROGRAM without instrumentation, or PROGRAM itself")
       ->type_name("PROGRAM");
   sub->add_option("--limit", options->limit, "Stop recording after about so many references");
+  add_sample_option(*sub, *options);
   sub->add_option(
       "--scratch", options->scratch,
       "Folder for the recording (up to 16 bytes a reference) while the program runs; the output's by default");

@@ -1,6 +1,7 @@
 // Records a program into a trace file: what `mgtrace record` does, and `mgtrace sharing` first.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -18,8 +19,11 @@ struct RecordArguments {
   std::string baseline;
   std::string scratch;  // empty: the output's folder
   uint64_t limit = 0;
+  std::string sample;  // "BURST/INTERVAL"; empty: all references
   int level = 3;
 };
+
+void add_sample_option(CLI::App& command, RecordArguments& options);
 
 // Runs the command and writes its trace. The value is the exit status: the program's, or 1 if the recording stopped before
 // the program did.

@@ -52,8 +52,8 @@ std::string cost_text(const LineStudy& lines, uint64_t moves) {
 
 // What another layout of the group would save.
 void print_repair(const LineStudy& lines, const json& group) {
-  const auto useless =
-      static_cast<double>(group["moves"]["false"].get<uint64_t>() + group["culprit"].get<uint64_t>()) / 2;
+  const auto useless = static_cast<double>(group["moves"]["false"].get<uint64_t>() + group["culprit"].get<uint64_t>()) /
+                       2;  // of the trace
   const json* best = nullptr;
   for (const json& plan : lines.study["false_sharing"]["plans"]) {
     if (plan["group"].is_null() || plan["group"] != group["group"]) continue;
@@ -71,7 +71,7 @@ void print_repair(const LineStudy& lines, const json& group) {
       : change == "pad fields" ? "give each of these a line of its own (alignas, padding)"
                                : "put together what one processor uses, each processor's part on lines of its own";
   fmt::print("   repair: {}: {} moves instead of {}, {} bytes more\n", what,
-             count_text((*best)["moves_after"].get<uint64_t>()), count_text((*best)["moves_before"].get<uint64_t>()),
+             count_text(lines.of_run((*best)["moves_after"])), count_text(lines.of_run((*best)["moves_before"])),
              count_text((*best)["extra_bytes"].get<uint64_t>()));
 }
 
@@ -79,7 +79,7 @@ void print_group(const LineStudy& lines, unsigned rank, const json& group) {
   const json& attribution = lines.attribution();
   const json& number = group["group"];
   const auto instances = group["instances"].get<uint64_t>();
-  const auto useless = group["moves"]["false"].get<uint64_t>();
+  const uint64_t useless = lines.of_run(group["moves"]["false"]);
   std::string where;
   if (number != 0 && !group["site"].is_null()) where = fmt::format(", of {}", site_text(group["site"], true));
   if (number != 0 && group["bytes"].get<uint64_t>() != 0) {
@@ -90,8 +90,8 @@ void print_group(const LineStudy& lines, unsigned rank, const json& group) {
   const json& across = group["across_nodes"];
   fmt::print("\n{}  {}{}\n   {} useless moves{}{}; {} useful ones\n", rank, group_text(attribution, number), where,
              count_text(useless), cost_text(lines, useless),
-             across.is_null() ? "" : fmt::format(", {} of them between nodes", count_text(across.get<uint64_t>())),
-             count_text(group["moves"]["useful"].get<uint64_t>()));
+             across.is_null() ? "" : fmt::format(", {} of them between nodes", count_text(lines.of_run(across))),
+             count_text(lines.of_run(group["moves"]["useful"])));
   size_t listed = 0;
   for (const json& field : attribution["fields"]) {
     if (field["group"] != number) continue;
@@ -105,7 +105,7 @@ void print_group(const LineStudy& lines, unsigned rank, const json& group) {
         number == 0 ? fmt::format("{:#x}-{:#x}", offset, last) : fmt::format("{}-{}", offset, last);
     fmt::print("   bytes {:<16} {}: loses its line {} times, takes it {} times\n", range,
                users_text(field, lines.study["false_sharing"]["places"].get<std::string>()),
-               count_text(field["victim"].get<uint64_t>()), count_text(field["culprit"].get<uint64_t>()));
+               count_text(lines.of_run(field["victim"])), count_text(lines.of_run(field["culprit"])));
   }
   listed = 0;
   for (const json& cause : attribution["causes"]) {
@@ -114,7 +114,10 @@ void print_group(const LineStudy& lines, unsigned rank, const json& group) {
     const std::string taker =
         cause["culprit_group"] == number ? "" : fmt::format(" ({})", group_text(attribution, cause["culprit_group"]));
     fmt::print("   {} wants the line that {}{} has written: {} times\n", site_text(cause["victim_site"], true),
-               site_text(cause["culprit_site"], true), taker, count_text(cause["moves"].get<uint64_t>()));
+               site_text(cause["culprit_site"], true), taker, count_text(lines.of_run(cause["moves"])));
+    const std::string wants = callers_text(cause["victim_site"]), writes = callers_text(cause["culprit_site"]);
+    if (!wants.empty()) fmt::print("      wants it: {}\n", wants);
+    if (!writes.empty()) fmt::print("      has written: {}\n", writes);
   }
   print_repair(lines, group);
 }
@@ -123,18 +126,19 @@ void print_sharing(const LineStudy& lines, const std::string& trace, unsigned to
   const json& of = lines.study["trace"];
   const json& map = of["map"];
   fmt::print("{}: {} references of {} processors{}; lines of {} bytes{}\n", trace,
-             count_text(of["references"].get<uint64_t>()), of["processors"].get<unsigned>(),
+             count_text(lines.of_run(of["references"])), of["processors"].get<unsigned>(),
              map.is_null()
                  ? ""
                  : fmt::format(" on {} cores of {} nodes", map["cores"].get<unsigned>(), map["nodes"].get<unsigned>()),
              lines.attribution()["block_size"].get<uint64_t>(),
              lines.move_ns == 0 ? "" : fmt::format(", {} a move", time_text(lines.move_ns)));
+  fmt::print("{}", sampling_text(of["sampling"], "counts are those of the bursts times that, as an estimate"));
   if (!lines.caches.empty()) {
     std::string sizes;
     for (const CacheLevel& level : lines.caches.levels)
       sizes += fmt::format("{}{}{} ({} ways)", sizes.empty() ? "" : ", ", bytes_text(level.bytes),
                            level.bytes < 1024 ? " bytes" : "", level.ways);
-    const auto replaced = lines.attribution()["replaced"].get<uint64_t>();
+    const uint64_t replaced = lines.of_run(lines.attribution()["replaced"]);
     fmt::print("Each core has caches of {}; {}.\n", sizes,
                replaced == 0
                    ? "they replace none of the lines that move"
@@ -160,7 +164,7 @@ void print_sharing(const LineStudy& lines, const std::string& trace, unsigned to
   }
   if (const json& across = lines.attribution()["across_nodes"]; !across.is_null())
     fmt::print("{} of the useless moves are between nodes, where a move takes longer than the estimate says.\n",
-               count_text(across.get<uint64_t>()));
+               count_text(lines.of_run(across)));
   std::vector<json> groups;
   for (const json& group : lines.attribution()["groups"])
     if (group["moves"]["false"] != 0) groups.push_back(group);
@@ -218,6 +222,7 @@ Command add_sharing(CLI::App& app) {
   sub->add_flag("--single-step", options->record.single_step,
                 "record an unmodified program, instruction by instruction: thousands of times slower");
   sub->add_option("--limit", options->record.limit, "stop recording after about so many references")->type_name("N");
+  add_sample_option(*sub, options->record);
   sub->add_flag("--json", options->as_json, "print the whole study as JSON");
   sub->prefix_command();
   return {sub, [sub, options] { return run_sharing(*options, sub->remaining()); }};

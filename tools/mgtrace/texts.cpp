@@ -30,6 +30,17 @@ std::string time_text(double nanoseconds) {
   return nanoseconds < 999.5 ? fmt::format("{:.3g} s", nanoseconds) : fmt::format("{:.0f} s", nanoseconds);
 }
 
+std::string sampling_text(const json& sampling, const std::string& counts) {
+  if (sampling.is_null()) return "";
+  return fmt::format(
+      "Sampled: bursts of {} in each {} of a processor's references, all processors at a time; one of {:.4g} references was\n"
+      "recorded, and {}. What moved between bursts is seen once, if at all, when a burst\n"
+      "begins. What happens only a few times in the run, or within {} references, may be missing, and what\n"
+      "takes longer than a burst (placements that need a history, data that stay in a cache) is judged by bursts alone.\n",
+      count_text(sampling["burst"].get<uint64_t>()), count_text(sampling["interval"].get<uint64_t>()),
+      sampling["scale"].get<double>(), counts, count_text(sampling["interval"].get<uint64_t>()));
+}
+
 std::string site_text(const json& site, bool with_function) {
   if (site.is_null()) return "?";
   const auto function = site["function"].get<std::string>();
@@ -40,6 +51,24 @@ std::string site_text(const json& site, bool with_function) {
   // What the compiler made of several lines is of none.
   if (line != 0) text += fmt::format(":{}", line);
   return function.empty() || (line != 0 && !with_function) ? text : fmt::format("{} ({})", text, function);
+}
+
+std::string callers_text(const json& site) {
+  if (site.is_null() || !site.contains("callers")) return "";
+  constexpr size_t kMost = 8;
+  std::string text;
+  size_t listed = 0;
+  for (const json& caller : site["callers"]) {
+    if (listed++ == kMost) {
+      text += ", ...";
+      break;
+    }
+    const auto file = std::filesystem::path(caller["file"].get<std::string>()).filename().string();
+    const auto line = caller["line"].get<unsigned>();
+    text += fmt::format("{} {}", text.empty() ? "called from" : ",", caller["function"].get<std::string>());
+    if (!file.empty() && line != 0) text += fmt::format(" at {}:{}", file, line);
+  }
+  return text;
 }
 
 std::string user_text(const json& user, const std::string& place) {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "trace/analysis/owners.h"
 #include "trace/analysis/perturb.h"
@@ -499,6 +500,7 @@ Status Study::owners_and_header(BlockOwners& owners) {
                 {{"program", header.program},
                  {"recorder", header.recorder},
                  {"dilation", header.dilation == 0 ? json(nullptr) : json(header.dilation)},
+                 {"sampling", sampling_json(header.sampling)},
                  {"processors", processors_},
                  {"map", map_json()},
                  {"references", references_},
@@ -520,8 +522,18 @@ json Study::hot_blocks_json(size_t machine, const BlockOwners& owners) const {
     for (const BlockOwner& owner : use.owners)
       of.push_back(
           {{"name", names_->name(owner.name)}, {"site", names_->site(owner.site)}, {"references", owner.references}});
-    for (const auto& [site, references] : use.sites)
-      sites.push_back({{"site", names_->site(site)}, {"references", references}});
+    // A line counts once, whichever calls led to it.
+    std::vector<std::pair<json, uint64_t>> lines;
+    for (const auto& [site, references] : use.sites) {
+      const json line = names_->line(site);
+      const auto same = std::ranges::find(lines, line, &std::pair<json, uint64_t>::first);
+      if (same == lines.end())
+        lines.emplace_back(line, references);
+      else
+        same->second += references;
+    }
+    std::ranges::stable_sort(lines, std::greater<>(), &std::pair<json, uint64_t>::second);
+    for (const auto& [line, references] : lines) sites.push_back({{"site", line}, {"references", references}});
     hot_blocks.push_back({{"address", hot.block * machines_[machine].block_size},
                           {"references", hot.references},
                           {"cost", hot.cost},

@@ -2,7 +2,8 @@
 // HTML report and the Python package read.
 //
 // Costs are in local references of their machine. An MCPR counts private references as local ones. A value is null if
-// it does not exist or is not known. A SITE is null or {"file", "line", "function"}. A SPREAD is null (if the user did
+// it does not exist or is not known. A SITE is null or {"file", "line", "function"}, and, where it is
+// known by which calls the function was reached, "callers": [{"file", "line", "function"}, ...], the innermost first. A SPREAD is null (if the user did
 // not ask for it) or {"local": PERCENT, "gap": PERCENT}: by how much the cost differs at most when the trace is
 // perturbed ([Bolosky], section 4.3), in per cent of the cost. SPREADS is null or an object of such spreads by the
 // names of the figures beside it (for the figures in a MOVES, by their names there). PARTS are the parts of a cost:
@@ -13,6 +14,8 @@
 // {
 //   "schema": "mgtrace-analysis", "version": 1,
 //   "trace": {"program", "recorder", "dilation", "processors", "references", "private_references",
+//     "sampling": null | {"burst", "interval", "scale"},    scale: references of the run for each one of the trace, of which
+//       all counts below are
 //     "map": null (each thread is a core and a node of its own) | {"nodes", "cores", "threads": [{"node", "core"}, ...]}},
 //   "perturbation": null | {"runs", "seed"},
 //   "caches": null | {"line", "levels": [{"bytes", "ways", "shared", "hits"}, ...], "misses",    counts of references

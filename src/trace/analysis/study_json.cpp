@@ -27,6 +27,11 @@ json areas_json(const CostParts& parts, const Machine& machine) {
 
 }  // namespace
 
+json sampling_json(const Sampling& sampling) {
+  if (!sampling.is_on()) return nullptr;
+  return {{"burst", sampling.burst}, {"interval", sampling.interval}, {"scale", sampling.scale}};
+}
+
 json parts_json(const CostParts& parts) {
   return {{"local", parts.local},
           {"global", parts.global},

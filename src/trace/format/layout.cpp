@@ -1,5 +1,7 @@
 #include "trace/format/layout.h"
 
+#include <cmath>
+
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -134,13 +136,17 @@ void pack_header(const TraceHeader& header, std::span<const SiteId> sites, size_
     put_string(out, site.file);
     put_string(out, site.function);
     put_varint(out, site.line);
+    put_varint(out, site.caller);
   }
   put_varint(out, first_name);
   put_varint(out, header.names.size() - first_name);
   for (size_t i = first_name; i < header.names.size(); ++i) put_string(out, header.names[i]);
+  put_varint(out, header.sampling.burst);
+  put_varint(out, header.sampling.interval);
+  put(out, header.sampling.scale);
 }
 
-bool unpack_header(std::span<const uint8_t> payload, TraceHeader& header) {
+bool unpack_header(std::span<const uint8_t> payload, uint32_t version, TraceHeader& header) {
   Cursor in(payload.data(), payload.data() + payload.size());
   const uint64_t processors = in.varint();
   if (processors > (1u << 16)) return false;
@@ -155,6 +161,9 @@ bool unpack_header(std::span<const uint8_t> payload, TraceHeader& header) {
     site.file = in.string();
     site.function = in.string();
     site.line = static_cast<uint32_t>(in.varint());
+    const uint64_t caller = version >= 2 ? in.varint() : 0;
+    if (caller != 0 && caller >= id) return false;
+    site.caller = static_cast<SiteId>(caller);
     // Site numbers are given out one after the other, so a damaged number cannot make the table large.
     if (!in.good() || id > header.sites.size()) return false;
     if (id == header.sites.size()) header.sites.emplace_back();
@@ -165,6 +174,13 @@ bool unpack_header(std::span<const uint8_t> payload, TraceHeader& header) {
   for (uint64_t i = 0; i < names; ++i) {
     header.names.push_back(in.string());
     if (!in.good()) return false;
+  }
+  if (version >= 2) {
+    Sampling& sampling = header.sampling;
+    sampling.burst = in.varint();
+    sampling.interval = in.varint();
+    sampling.scale = std::bit_cast<double>(in.fixed64());
+    if (sampling.burst > sampling.interval || !(sampling.scale >= 1) || std::isinf(sampling.scale)) return false;
   }
   return in.at_end() && !header.sites.empty() && !header.names.empty();
 }

@@ -14,7 +14,7 @@
 
 namespace multigrain::trace {
 
-inline constexpr uint32_t kVersion = 1;
+inline constexpr uint32_t kVersion = 2;  // version 1 has neither sampling nor callers
 inline constexpr size_t kFileHeaderBytes = 24;
 inline constexpr size_t kBlockHeaderBytes = 48;
 inline constexpr size_t kTrailerBytes = 24;
@@ -64,7 +64,7 @@ bool unpack_index(std::span<const uint8_t> payload, uint64_t index_offset, std::
 
 // Packs the trace's header: what it is now, the sites in `sites`, and the names from `first_name` on.
 void pack_header(const TraceHeader& header, std::span<const SiteId> sites, size_t first_name, Bytes& out);
-// Brings `header` up to date. Returns false if it is damaged.
-bool unpack_header(std::span<const uint8_t> payload, TraceHeader& header);
+// Brings `header` up to date from a block of a file of that version. Returns false if it is damaged.
+bool unpack_header(std::span<const uint8_t> payload, uint32_t version, TraceHeader& header);
 
 }  // namespace multigrain::trace

@@ -164,7 +164,7 @@ bool TraceFile::Implementation::read_index() {
   for (const IndexEntry& entry : index) {
     if (entry.kind != BlockKind::kHeader) continue;
     if (!reader->read(entry.offset, entry.offset + entry.bytes).empty() || reader->header.kind != BlockKind::kHeader ||
-        !unpack_header(reader->payload(), header))
+        !unpack_header(reader->payload(), version, header))
       return false;
   }
   return true;
@@ -184,7 +184,8 @@ std::string TraceFile::Implementation::scan() {
     if (found.kind == BlockKind::kIndex) return fmt::format("{}, the index, or what follows it, is damaged", place());
     if (found.kind == BlockKind::kHeader) {
       wrong = reader->read(offset, offset + size);
-      if (wrong.empty() && !unpack_header(reader->payload(), header)) wrong = "is damaged: its contents make no sense";
+      if (wrong.empty() && !unpack_header(reader->payload(), version, header))
+        wrong = "is damaged: its contents make no sense";
       if (!wrong.empty()) return fmt::format("{} {}", place(), wrong);
     } else {
       if (found.first != first)

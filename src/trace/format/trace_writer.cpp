@@ -82,6 +82,10 @@ Result<std::unique_ptr<TraceWriter>> TraceWriter::create(std::string path, const
   if (options.level < 1 || options.level > 19) return fail("compression level {} is not from 1 to 19", options.level);
   if (options.block_references == 0 || options.block_references > kMaxBlockReferences)
     return fail("a block of {} references is not from 1 to {}", options.block_references, kMaxBlockReferences);
+  for (size_t i = 0; i < header.sites.size(); ++i) {
+    if (const SiteId caller = header.sites[i].caller; caller != 0 && caller >= i)
+      return fail("site {} has site {} for its caller, which must come before it", i, caller);
+  }
   struct stat status;
   if (!options.overwrite && lstat(path.c_str(), &status) == 0)
     return fail("{} exists; remove it or ask for it to be overwritten", path);
@@ -200,6 +204,7 @@ Status TraceWriter::append(const Batch& batch) {
 
 SiteId TraceWriter::add_site(Site site) {
   const auto id = static_cast<SiteId>(header_.sites.size());
+  MG_CHECK(site.caller == 0 || site.caller < id);
   header_.sites.push_back(std::move(site));
   changed_sites_.push_back(id);
   return id;
@@ -212,7 +217,7 @@ uint32_t TraceWriter::add_name(std::string name) {
 }
 
 void TraceWriter::set_site(SiteId id, Site site) {
-  MG_CHECK(id < header_.sites.size());
+  MG_CHECK(id < header_.sites.size() && (site.caller == 0 || site.caller < id));
   header_.sites[id] = std::move(site);
   changed_sites_.push_back(id);
 }
@@ -237,16 +242,22 @@ void TraceWriter::set_dilation(double dilation) {
   header_.dilation = dilation;
 }
 
+void TraceWriter::set_sampling(const Sampling& sampling) {
+  header_changed_ = true;
+  header_.sampling = sampling;
+}
+
 void TraceWriter::update_header(const TraceHeader& header) {
   set_processors(std::max(header.processors, header_.processors));
   if (header.program != header_.program) set_program(header.program);
   if (header.recorder != header_.recorder) set_recorder(header.recorder);
   if (header.dilation != header_.dilation) set_dilation(header.dilation);
+  if (header.sampling != header_.sampling) set_sampling(header.sampling);
   for (size_t i = 0; i < header.sites.size(); ++i) {
     if (i == header_.sites.size()) {
       add_site(header.sites[i]);
     } else if (const Site& a = header.sites[i], &b = header_.sites[i];
-               a.line != b.line || a.function != b.function || a.file != b.file) {
+               a.line != b.line || a.caller != b.caller || a.function != b.function || a.file != b.file) {
       set_site(static_cast<SiteId>(i), a);
     }
   }

@@ -33,7 +33,7 @@ class TraceWriter {
   static constexpr uint32_t kMaxBlockReferences = 1u << 20;
   static constexpr uint32_t kMaxBlockEvents = 1u << 16;
 
-  // Fails if PATH or PATH.partial exists, unless options.overwrite is set. `header` may lack what is not known yet.
+  // Fails if PATH or PATH.partial exists, unless options.overwrite is set, and if a site's caller does not come before it. `header` may lack what is not known yet.
   static Result<std::unique_ptr<TraceWriter>> create(std::string path, const TraceHeader& header,
                                                      WriteOptions options = {});
   ~TraceWriter();
@@ -56,6 +56,7 @@ class TraceWriter {
   void set_program(std::string program);
   void set_recorder(std::string recorder);
   void set_dilation(double dilation);
+  void set_sampling(const Sampling& sampling);
   // Takes everything of `header` that is new. The copy of a source whose header grows while it is read needs this.
   void update_header(const TraceHeader& header);
   [[nodiscard]] const TraceHeader& header() const { return header_; }

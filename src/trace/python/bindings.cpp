@@ -339,7 +339,8 @@ void write(const std::string& path, const std::string& header_text, const InputB
   header.recorder = given.at("recorder").get<std::string>();
   header.dilation = given.at("dilation").get<double>();
   for (const json& site : given.at("sites"))
-    header.sites.push_back({site.at(0).get<std::string>(), site.at(1).get<std::string>(), site.at(2).get<uint32_t>()});
+    header.sites.push_back({site.at(0).get<std::string>(), site.at(1).get<std::string>(), site.at(2).get<uint32_t>(),
+                            site.at(3).get<SiteId>()});
   header.names = given.at("names").get<std::vector<std::string>>();
   const auto references = items_of<Reference>(reference_bytes);
   const auto events = items_of<Event>(event_bytes);
@@ -378,7 +379,8 @@ nb::capsule arrow_stream(const std::string& path, bool partial, bool events) {
 
 nb::list sites_of(const Reader& reader) {
   nb::list out;
-  for (const Site& site : reader.file().header().sites) out.append(nb::make_tuple(site.file, site.function, site.line));
+  for (const Site& site : reader.file().header().sites)
+    out.append(nb::make_tuple(site.file, site.function, site.line, site.caller));
   return out;
 }
 
@@ -396,6 +398,7 @@ NB_MODULE(_native, m) {
       .def_prop_ro("program", [](const Reader& reader) { return reader.file().header().program; })
       .def_prop_ro("recorder", [](const Reader& reader) { return reader.file().header().recorder; })
       .def_prop_ro("dilation", [](const Reader& reader) { return reader.file().header().dilation; })
+      .def_prop_ro("scale", [](const Reader& reader) { return reader.file().header().sampling.scale; })
       .def_prop_ro("names", [](const Reader& reader) { return reader.file().header().names; })
       .def_prop_ro("sites", sites_of)
       .def_prop_ro("references", [](const Reader& reader) { return reader.file().references(); })

@@ -98,6 +98,7 @@ struct Group {
 struct Item {
   Kind kind = Kind::kNone;
   uint8_t size = 0;
+  uint32_t calls = 0;  // the number of those that led to a reference
   SiteId site = 0;
   uint64_t address = 0;
   uint64_t private_references = 0;  // since the item before
@@ -117,10 +118,13 @@ struct Stream {
   uint32_t access = 0;           // the item's
   uint64_t iterations = 0;       // the present one and those behind it
   uint64_t addresses[raw::kMaxBases] = {};
-  uint64_t own_private_references = 0;  // records of these, for the next item
-  uint64_t clock = 0;                   // the clock of the last item taken
-  uint64_t next_clock = 0;              // the item's
-  uint64_t private_references = 0;      // how many have not been reported yet
+  uint32_t calls_of_group = 0;
+  uint32_t calls = 0;                    // that led to references which are in no group
+  uint64_t own_private_references = 0;   // records of these, for the next item
+  uint64_t left_private_references = 0;  // those of bursts before references that are in none
+  uint64_t clock = 0;                    // the clock of the last item taken
+  uint64_t next_clock = 0;               // the item's
+  uint64_t private_references = 0;       // how many have not been reported yet
   uint64_t stack = 0;
   bool stack_is_shared = false;
   bool running = false;
@@ -142,6 +146,22 @@ struct MergedTrace::Implementation {
   bool is_merging = false;       // the records are read for the second time
   uint64_t reference_count = 0;  // of all records
   uint64_t stop_clock = ~uint64_t{0};
+  raw::Bursts bursts = {};
+  uint64_t left_out = 0;  // references that are in no burst, of those that were recorded
+
+  // Which calls lead to a function: one, and before it others.
+  struct Calls {
+    uint32_t before = 0;
+    SiteId site = 0;
+  };
+  std::vector<Calls> calls;
+  // The sites of the trace that are made of one of the program's with the calls that led there.
+  std::unordered_map<uint64_t, SiteId> sites_in_calls;
+  struct SiteInCalls {
+    uint64_t key = 0;
+    SiteId site = 0;
+  };
+  std::vector<SiteInCalls> recent_sites = std::vector<SiteInCalls>(size_t{1} << 12);
 
   std::vector<Group> groups;
   std::vector<Stream> streams;
@@ -168,11 +188,16 @@ struct MergedTrace::Implementation {
   Status read_descriptions(int descriptor);
   Status read_sites(const char* at, const char* end);
   Status read_groups(const char* at, const char* end);
+  Status read_calls(const char* at, const char* end);
+  SiteId site_in(SiteId site, uint32_t number);
+  SiteId find_site_in(SiteId site, uint32_t number);
   Status map_chunks();
   void find_shared_pages();
   bool enter_chunk(Stream& stream);
   void leave_chunk(Stream& stream);
   bool advance(Stream& stream);
+  bool advance_to_any(Stream& stream);
+  bool is_in_burst(Stream& stream);
   bool advance_in_group(Stream& stream);
   bool read_record(Stream& stream);
   void step(Stream& stream);
@@ -207,6 +232,7 @@ Status MergedTrace::Implementation::read_descriptions(int descriptor) {
     Status good;
     if (description.kind == raw::Description::kSites) good = read_sites(at, at + description.bytes);
     if (description.kind == raw::Description::kGroups) good = read_groups(at, at + description.bytes);
+    if (description.kind == raw::Description::kCalls) good = read_calls(at, at + description.bytes);
     if (!good) return good;
   }
   return {};
@@ -275,6 +301,37 @@ Status MergedTrace::Implementation::read_groups(const char* at, const char* end)
   return {};
 }
 
+Status MergedTrace::Implementation::read_calls(const char* at, const char* end) {
+  uint32_t numbers[3] = {};  // of these calls, of those before the last, its site
+  if (calls.empty()) calls.emplace_back();
+  if (!take(at, end, numbers) || numbers[0] != calls.size() || numbers[1] >= numbers[0])
+    return fail("the recorder's descriptions of calls are damaged after {} calls", calls.size() - 1);
+  calls.push_back({numbers[1], numbers[2] < header.sites.size() ? numbers[2] : 0});
+  return {};
+}
+
+// Returns the site with the calls that led to it, which is in the header from now on.
+SiteId MergedTrace::Implementation::site_in(SiteId site, uint32_t number) {
+  if (number == 0 || number >= calls.size()) return site;
+  const uint64_t key = uint64_t{number} << 32 | site;
+  SiteInCalls& recent = recent_sites[(key * 0x9e3779b97f4a7c15u) >> 52];
+  if (recent.key != key) recent = {key, find_site_in(site, number)};
+  return recent.site;
+}
+
+SiteId MergedTrace::Implementation::find_site_in(SiteId site, uint32_t number) {
+  const uint64_t key = uint64_t{number} << 32 | site;
+  if (const auto found = sites_in_calls.find(key); found != sites_in_calls.end()) return found->second;
+  // The callers come first; there are no more of them than functions, because recursion does not count (runtime/runtime.cpp).
+  const SiteId caller = site_in(calls[number].site, calls[number].before);
+  const auto added = static_cast<SiteId>(header.sites.size());
+  Site with_caller = header.sites[site];
+  with_caller.caller = caller;
+  header.sites.push_back(std::move(with_caller));
+  sites_in_calls[key] = added;
+  return added;
+}
+
 Status MergedTrace::Implementation::map_chunks() {
   struct stat status = {};
   if (fstat(chunks_fd, &status) != 0) return fail_errno(errno, "cannot read the recorder's streams");
@@ -293,6 +350,9 @@ Status MergedTrace::Implementation::map_chunks() {
   }
   if (control.processors > raw::kMaxProcessors) return fail("the recorder's streams have a damaged header");
   header.processors = control.processors;
+  bursts = control.bursts;
+  if (bursts.interval != 0 && (bursts.burst == 0 || bursts.burst > bursts.interval))
+    return fail("the recorder's streams have a damaged header");
   facts.spins = control.spins;
   facts.dropped = control.dropped;
   if (control.error != 0) {
@@ -326,6 +386,14 @@ Status MergedTrace::Implementation::map_chunks() {
     stream.chunks.erase(copied.begin(), copied.end());
   }
   find_shared_pages();
+  if (bursts.interval != 0) {
+    facts.skipped_references = control.skipped + left_out;
+    header.sampling = {.burst = bursts.burst,
+                       .interval = bursts.interval,
+                       .scale = reference_count == 0 ? 1
+                                                     : 1 + static_cast<double>(facts.skipped_references) /
+                                                               static_cast<double>(reference_count)};
+  }
   is_merging = true;
   for (Stream& stream : streams) {
     if (enter_chunk(stream) && advance(stream)) heap.push_back(&stream);
@@ -373,8 +441,32 @@ void MergedTrace::Implementation::leave_chunk(Stream& stream) {
   ++stream.chunk;
 }
 
-// Finds the stream's next item, and its time. Returns false at its end.
+// Finds the stream's next item that is an event or in a burst, and its time. Returns false at the stream's end.
 bool MergedTrace::Implementation::advance(Stream& stream) {
+  while (advance_to_any(stream)) {
+    if (bursts.interval == 0 || stream.next_clock > stop_clock || is_in_burst(stream)) return true;
+    stream.clock = stream.next_clock;
+    ++left_out;
+  }
+  return false;
+}
+
+// Says whether the item is an event or in a burst, and takes those of its private references away that are in none.
+bool MergedTrace::Implementation::is_in_burst(Stream& stream) {
+  Item& item = stream.item;
+  const bool is_reference = item.kind == Kind::kRead || item.kind == Kind::kWrite;
+  // Each private reference has a tick, and these end where the item's begins.
+  const uint64_t first = stream.clock;
+  const uint64_t tick = first + item.private_references;
+  const uint64_t before_item = bursts.before(tick);
+  if (item.private_references != 0) stream.left_private_references += before_item - bursts.before(first);
+  if (is_reference && bursts.before(tick + 1) == before_item) return false;
+  item.private_references = std::exchange(stream.left_private_references, 0);
+  return true;
+}
+
+// Finds the stream's next item, and its time. Returns false at its end.
+bool MergedTrace::Implementation::advance_to_any(Stream& stream) {
   if (stream.group != nullptr && advance_in_group(stream)) return true;
   for (;;) {
     if (read_record(stream)) return true;
@@ -390,6 +482,7 @@ void next_is_access(Stream& stream, uint64_t private_references) {
   const raw::AccessDescription& access = stream.group->accesses[stream.access];
   stream.item = {.kind = static_cast<Kind>(access.kind),
                  .size = access.bytes,
+                 .calls = stream.calls_of_group,
                  .site = access.site,
                  .address = stream.addresses[access.base] + static_cast<uint64_t>(access.offset),
                  .private_references = private_references};
@@ -422,17 +515,20 @@ bool MergedTrace::Implementation::read_record(Stream& stream) {
     const Kind kind = kind_of(head);
     const auto has = [&](size_t words) { return static_cast<size_t>(stream.end - stream.at) >= words; };
     if (kind == Kind::kNone || !has(2)) return false;
-    if (kind == Kind::kTime || kind == Kind::kPrivate) {
+    if (kind == Kind::kTime || kind == Kind::kPrivate || kind == Kind::kCalls) {
       if (kind == Kind::kTime)
         stream.clock = std::max(stream.clock, stream.at[1]);
-      else
+      else if (kind == Kind::kPrivate)
         stream.own_private_references += stream.at[1];
+      else
+        stream.calls = static_cast<uint32_t>(stream.at[1] >> raw::kCallsShift);
       stream.at += 2;
       continue;
     }
     const uint64_t privates = std::exchange(stream.own_private_references, 0);
     if (kind == Kind::kGroup || kind == Kind::kLoop) {
-      const uint64_t number = head & raw::kAddressMask;
+      const uint64_t number = static_cast<uint32_t>(head);
+      stream.calls_of_group = static_cast<uint32_t>(head >> raw::kCallsShift) & 0xffffff;
       if (number >= groups.size()) return false;
       const Group& group = groups[number];
       const size_t first = group.is_loop ? 2 : 1;
@@ -451,6 +547,7 @@ bool MergedTrace::Implementation::read_record(Stream& stream) {
     }
     stream.item = {.kind = kind,
                    .size = static_cast<uint8_t>(head >> 48),
+                   .calls = stream.calls,
                    .site = static_cast<SiteId>(stream.at[1]),
                    .address = head & raw::kAddressMask,
                    .private_references = privates + (stream.at[1] >> 32)};
@@ -519,8 +616,8 @@ void MergedTrace::Implementation::step(Stream& stream) {
       }
       ++facts.stack_references;
     }
-    references.push_back(
-        {address, site, stream.processor, kind == Kind::kRead ? Access::kRead : Access::kWrite, item.size});
+    references.push_back({address, site_in(site, item.calls), stream.processor,
+                          kind == Kind::kRead ? Access::kRead : Access::kWrite, item.size});
     ++merged;
     return;
   }

@@ -17,6 +17,7 @@ struct RecordingFacts {
   uint64_t dropped = 0;             // references of signal handlers that interrupted the recorder
   uint64_t stack_references = 0;    // references of the trace to threads' stacks; complete at the end
   uint64_t private_references = 0;  // references that only their own thread can make; complete at the end
+  uint64_t skipped_references = 0;  // those between bursts, which the trace leaves out
   // This says why the recording stopped before the program did; empty: it did not. The trace up to there is complete.
   std::string stopped;
 };

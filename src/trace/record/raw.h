@@ -11,7 +11,7 @@
 
 namespace multigrain::trace::raw {
 
-inline constexpr uint32_t kVersion = 2;
+inline constexpr uint32_t kVersion = 3;
 // This variable of the environment turns recording on; it has the two descriptors, "chunks,descriptions".
 inline constexpr const char* kEnvironment = "MULTIGRAIN_RECORD";
 
@@ -29,7 +29,9 @@ enum class Kind : uint8_t {
   kWrite,
   kTime,     // the next word: the clock from here on
   kPrivate,  // the next word: so many private references
-  // References of a group, whose number is the head's address: the addresses of the group's bases.
+  kCalls,    // the next word: the calls (State::calls) that led to the references from here on that are in no group
+  // References of a group, whose number is in the lower half of the head's address, and the calls that led to it in the upper 24
+  // bits before the kind: the addresses of the group's bases.
   kGroup,
   kLoop,  // the same for a loop: the number of iterations, and the addresses in the last one
   // Events: the next word as for a reference, the clock, a value.
@@ -47,6 +49,10 @@ inline constexpr unsigned kWordsOfEvent = 4;
 inline constexpr unsigned kMaxBases = 12;
 // The words of the longest record, a loop's, and the word behind it.
 inline constexpr unsigned kMostWords = 3 + kMaxBases;
+
+// Calls that led somewhere have a number of at most 24 bits, 0 if they are not known, which is in words at these bits.
+inline constexpr unsigned kCallsShift = 32;
+inline constexpr uint32_t kMostCalls = 1u << 16;  // more are not told apart
 
 inline constexpr uint64_t kAddressMask = (uint64_t{1} << 48) - 1;
 
@@ -72,7 +78,30 @@ struct ChunkHeader {
 static_assert(sizeof(ChunkHeader) == 16);
 inline constexpr size_t kWordsOfChunk = (kChunkBytes - sizeof(ChunkHeader)) / sizeof(uint64_t);
 
-// The traced program and its recorder share this. The recorder sets version and reference_limit.
+// Which ticks of all clocks are in bursts: one burst in each interval. Where in the interval it is is drawn by the interval's
+// number, so that a program's loops cannot keep step with the bursts, and all threads have theirs at the same time.
+struct Bursts {
+  uint64_t burst;
+  uint64_t interval;  // 0: all ticks count as one burst
+
+  [[nodiscard]] constexpr uint64_t begin_of(uint64_t number) const {
+    uint64_t draw = (number + 1) * 0x9e3779b97f4a7c15u;  // splitmix64
+    draw = (draw ^ draw >> 30) * 0xbf58476d1ce4e5b9u;
+    draw = (draw ^ draw >> 27) * 0x94d049bb133111ebu;
+    draw ^= draw >> 31;
+    return number * interval + draw % (interval - burst + 1);
+  }
+  // Returns how many ticks before this one are in bursts.
+  [[nodiscard]] constexpr uint64_t before(uint64_t tick) const {
+    if (interval == 0) return tick;
+    const uint64_t number = tick / interval;
+    const uint64_t begin = begin_of(number);
+    const uint64_t within = tick <= begin ? 0 : tick - begin < burst ? tick - begin : burst;
+    return number * burst + within;
+  }
+};
+
+// The traced program and its recorder share this. The recorder sets version, reference_limit and bursts.
 struct Control {
   uint32_t version;
   uint32_t reserved;
@@ -85,6 +114,8 @@ struct Control {
   uint64_t stop_clock;       // after an error: all records up to this time are in the file
   uint64_t spins;            // reads of busy waiting that were left out
   uint64_t dropped;          // references that could not be recorded (of signal handlers that interrupt the runtime)
+  Bursts bursts;
+  uint64_t skipped;  // references between bursts of which no record was kept
 };
 
 // A description is this, and then `bytes` bytes.
@@ -93,6 +124,8 @@ enum class Description : uint32_t {
   // u32 first group, u32 count; for each: u32 accesses, u32 bases, u32 whether it is a loop, u32 0, u64 private references; the
   // bases' strides, i64, of a loop; the AccessDescriptions, of which sites are counted from the first site of all.
   kGroups = 2,
+  // u32 number, u32 the number of the calls that led to the caller, u32 the site of the call
+  kCalls = 3,
 };
 struct DescriptionHeader {
   Description kind;
@@ -131,6 +164,17 @@ struct GroupDescription {
   uint32_t accesses;
   uint32_t bases;
 };
+// A call of the program. The instrumented code reads `known` before it, and calls the runtime if these are not the calls that led
+// there.
+struct CallDescription {
+  uint64_t
+      known;  // the number of the calls that led to the caller, and, from kCallsShift on, that of these with this call
+  const void* function;  // the caller
+  const uint32_t* first_site;
+  uint32_t site;  // an index into this module's sites
+  uint32_t reserved;
+};
+inline constexpr uint64_t kNoKnownCalls = 0xffffffff;
 struct ModuleDescription {
   uint32_t version;
   uint32_t sites;
@@ -152,6 +196,7 @@ struct State {
   uint64_t clock;
   uint64_t other;               // how much of the clock is not references that were recorded
   uint64_t private_references;  // that no record has
+  uint64_t calls;               // the number of those that led to the function that runs, from kCallsShift on
   uint64_t spare[kMostWords];   // a record that the runtime shall write
 };
 

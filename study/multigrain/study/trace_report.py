@@ -45,6 +45,20 @@ class TraceReport(CostSections, SharingSections):
             ("Program", f"<code>{text(trace['program'] or 'not known')}</code>"),
             ("Recorded by", text(trace["recorder"] or "not known")),
             ("Dilation", f"{trace['dilation']:,.1f} times the untraced run" if trace["dilation"] else "not known"),
+            *(
+                [
+                    (
+                        "Sampled",
+                        f"bursts of {number(sampling['burst'])} in each {number(sampling['interval'])} of a processor's "
+                        f"references; one of {sampling['scale']:,.4g} references of the run is in the trace, and all counts "
+                        "here are of these. What moved between bursts is seen once, if at all, when a burst begins; what "
+                        "happens only a few times may be missing; placements that need a history longer than a burst, and "
+                        "data that stay in a cache for longer, are judged by bursts alone",
+                    )
+                ]
+                if (sampling := trace.get("sampling"))
+                else []
+            ),
             (
                 "Trace",
                 f"{number(trace['references'])} references by {trace['processors']} processors, and "

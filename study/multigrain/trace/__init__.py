@@ -83,11 +83,12 @@ Machine = str | Mapping[str, Any]
 
 
 class Site(NamedTuple):
-    """A source line; the file is empty where it is not known."""
+    """A source line; the file is empty where it is not known. `caller` is the site of the call that led to the function."""
 
     file: str
     function: str
     line: int
+    caller: int = 0
 
 
 class Batch(NamedTuple):
@@ -123,6 +124,11 @@ class Trace:
     def dilation(self) -> float | None:
         """Time of the traced run over the untraced one, where that is known."""
         return self._header.dilation or None
+
+    @property
+    def scale(self) -> float:
+        """References of the run for each one of the trace: 1, unless the recorder took bursts of them (record --sample)."""
+        return float(self._header.scale)
 
     @property
     def sites(self) -> list[Site]:
@@ -208,7 +214,7 @@ def write(
     program: str = "",
     recorder: str = "multigrain.trace",
     dilation: float | None = None,
-    sites: Sequence[tuple[str, str, int]] = (Site("", "", 0),),
+    sites: Sequence[tuple[str, str, int] | tuple[str, str, int, int]] = (Site("", "", 0),),
     names: Sequence[str] = ("",),
     overwrite: bool = False,
 ) -> None:
@@ -219,7 +225,7 @@ def write(
         "program": program,
         "recorder": recorder,
         "dilation": dilation or 0,
-        "sites": [list(site) for site in sites],
+        "sites": [list(Site(*site)) for site in sites],
         "names": list(names),
     }
     none = np.empty(0, EVENT)

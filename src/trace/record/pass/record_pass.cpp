@@ -10,6 +10,10 @@
 // last access, or behind a loop. Whatever needs more than that (the buffer is full, others must be told the clock, an address may be
 // on the thread's own stack) the runtime does. All else calls the runtime for each reference.
 //
+// Which calls led to a function is one number, which the thread's state has while the function runs. A function reads it when it
+// begins, puts it into its groups' records, and before a call puts the number of these calls with that one there, which it has from
+// the last time, if the same calls led to it then (raw::CallDescription), and otherwise from the runtime.
+//
 // Another pipeline can use the pass by calling instrument(); the plugin below is one way to run it.
 #include <llvm/ADT/DenseMap.h>
 #include <llvm/ADT/StringMap.h>
@@ -70,8 +74,12 @@ class Instrumentation {
     packed_lanes_ = declare("__multigrain_record_packed_lanes", {i64_, i32_, i32_, i32_, i64_});
     atomic_begin_ = declare("__multigrain_record_atomic_begin", {i64_, i32_, i32_, i32_});
     atomic_end_ = declare("__multigrain_record_atomic_end", {});
-    state_type_ =
-        StructType::get(context_, {ptr_, ptr_, i64_, i64_, i64_, i64_, i64_, ArrayType::get(i64_, raw::kMostWords)});
+    call_ = module.getOrInsertFunction("__multigrain_record_call", FunctionType::get(i64_, {i64_, ptr_}, false));
+    cast<Function>(call_.getCallee())->addFnAttr(Attribute::NoUnwind);
+    cast<Function>(call_.getCallee())->addFnAttr(Attribute::NonLazyBind);
+    state_type_ = StructType::get(
+        context_, {ptr_, ptr_, i64_, i64_, i64_, i64_, i64_, i64_, ArrayType::get(i64_, raw::kMostWords)});
+    call_type_ = StructType::get(context_, {i64_, ptr_, ptr_, i32_, i32_});
     state_ = thread_local_of_runtime("__multigrain_record_state", state_type_);
     allocation_site_ = thread_local_of_runtime("__multigrain_record_allocation_site", i32_);
     first_site_ = new GlobalVariable(module, i32_, false, GlobalValue::InternalLinkage, ConstantInt::get(i32_, 0),
@@ -360,8 +368,17 @@ class Instrumentation {
     LoadInst* const base = entry.CreateLoad(i32_, first_site_);
     base->setDebugLoc({});
     site_base_ = base;
-    bool changed = false;
+    std::vector<CallBase*> calls;
+    for (Instruction* instruction : others)
+      if (auto* const call = dyn_cast<CallBase>(instruction); call != nullptr && leads_on(*call)) calls.push_back(call);
+    // The function's calls, and its groups, go on from the calls that led to it.
+    LoadInst* const led_here =
+        entry.CreateLoad(i64_, entry.CreateStructGEP(state_type_, entry.CreateThreadLocalAddress(state_), kCalls));
+    led_here->setDebugLoc({});
+    calls_ = led_here;
+    bool changed = !calls.empty();
     for (Instruction* instruction : others) changed |= instrument(*instruction);
+    for (CallBase* const call : calls) note_call(*call);
     for (const auto& [block, privates] : plan.private_references) {
       auto at = block->getFirstInsertionPt();
       if (at == block->end()) continue;  // the block is a catchswitch, which has no place for code
@@ -375,6 +392,7 @@ class Instrumentation {
     }
     if (base->use_empty()) base->eraseFromParent();
     for (const Group& group : plan.groups) emit(group);
+    if (led_here->use_empty()) led_here->eraseFromParent();
     return changed || !plan.groups.empty();
   }
 
@@ -467,7 +485,52 @@ class Instrumentation {
   }
 
   // Fields of raw::State, in their order.
-  enum StateField { kNext, kLimit, kStackLow, kPrivateStackBytes, kClock, kOther, kPrivateReferences, kSpare };
+  enum StateField { kNext, kLimit, kStackLow, kPrivateStackBytes, kClock, kOther, kPrivateReferences, kCalls, kSpare };
+
+  // Whether references may be made in the call, by a function whose frame is another than the caller's.
+  static bool leads_on(const CallBase& call) {
+    return !isa<IntrinsicInst>(call) && !call.isInlineAsm() && !call.isMustTailCall() && !isa<CallBrInst>(call);
+  }
+
+  // During the call the thread's state has the number of the calls that led there. Behind it, and where an exception out of it is
+  // caught, it has again what it had when the function began.
+  void note_call(CallBase& call) {
+    auto* const description = new GlobalVariable(
+        module_, call_type_, false, GlobalValue::InternalLinkage,
+        ConstantStruct::get(call_type_, {ConstantInt::get(i64_, raw::kNoKnownCalls), call.getFunction(), first_site_,
+                                         ConstantInt::get(i32_, site_of(call)), ConstantInt::get(i32_, 0)}),
+        "__multigrain_record_call_site");
+    IRBuilder<> builder(&call);
+    LoadInst* const known = builder.CreateAlignedLoad(i64_, description, Align(8));
+    known->setAtomic(AtomicOrdering::Monotonic);
+    Value* const is_new = builder.CreateICmpNE(builder.CreateShl(known, raw::kCallsShift), calls_);
+    Instruction* const ask =
+        SplitBlockAndInsertIfThen(is_new, &call, false, MDBuilder(context_).createBranchWeights(1, 1u << 10));
+    IRBuilder<> asking(ask);
+    asking.SetCurrentDebugLocation(call.getDebugLoc());
+    Value* const told = asking.CreateCall(call_, {calls_, description});
+    PHINode* const entry = PHINode::Create(i64_, 2, "", call.getParent()->begin());
+    entry->addIncoming(known, known->getParent());
+    entry->addIncoming(told, ask->getParent());
+    const auto set = [&](IRBuilder<>& at, Value* calls) {
+      at.SetCurrentDebugLocation(call.getDebugLoc());
+      at.CreateStore(calls, at.CreateStructGEP(state_type_, at.CreateThreadLocalAddress(state_), kCalls));
+    };
+    builder.SetInsertPoint(&call);
+    set(builder, builder.CreateAnd(entry, ConstantInt::get(i64_, ~uint64_t{0} << raw::kCallsShift)));
+    const auto set_back = [&](BasicBlock& block, BasicBlock::iterator at) {
+      IRBuilder<> behind(&block, at);
+      set(behind, calls_);
+    };
+    if (auto* const invoke = dyn_cast<InvokeInst>(&call)) {
+      for (BasicBlock* const next : {invoke->getNormalDest(), invoke->getUnwindDest()})
+        if (const auto at = next->getFirstInsertionPt(); at != next->end()) set_back(*next, at);
+      return;
+    }
+    // Something is done behind the call, so it is no longer the last thing that the function does.
+    cast<CallInst>(call).setTailCall(false);
+    set_back(*call.getParent(), std::next(call.getIterator()));
+  }
 
   void add(IRBuilder<>& builder, Value* to, Value* count) {
     builder.CreateStore(builder.CreateAdd(builder.CreateLoad(i64_, to), count), to);
@@ -521,7 +584,7 @@ class Instrumentation {
     Value* const number =
         builder.CreateAdd(builder.CreateLoad(i32_, first_group_), ConstantInt::get(i32_, groups_.size() - 1));
     Value* const head = builder.CreateOr(
-        builder.CreateZExt(number, i64_),
+        builder.CreateOr(builder.CreateZExt(number, i64_), calls_),
         ConstantInt::get(i64_, raw::head_of(group.loop != nullptr ? raw::Kind::kLoop : raw::Kind::kGroup, 0, 0)));
     for (unsigned i = 0; i < words.size(); ++i)
       builder.CreateStore(words[i], builder.CreateConstInBoundsGEP1_64(i64_, to, i + 1));
@@ -739,13 +802,14 @@ class Instrumentation {
   IntegerType* i32_;
   IntegerType* i64_;
   PointerType* ptr_;
-  StructType *state_type_, *access_type_, *group_type_;
-  FunctionCallee slow_, range_, lanes_, packed_lanes_, atomic_begin_, atomic_end_;
+  StructType *state_type_, *access_type_, *group_type_, *call_type_;
+  FunctionCallee slow_, range_, lanes_, packed_lanes_, atomic_begin_, atomic_end_, call_;
   GlobalVariable* state_;
   GlobalVariable* allocation_site_;
   GlobalVariable* first_site_;
   GlobalVariable* first_group_;
   Value* site_base_ = nullptr;
+  Value* calls_ = nullptr;                     // the number of those that led to this function
   std::vector<Constant*> groups_;              // their descriptions
   DenseMap<const Value*, bool> captured_;      // the variables of this function whose address goes somewhere
   StringMap<const DICompositeType*> records_;  // by the name that the compiler's alias analysis has for them

@@ -38,11 +38,13 @@ using raw::Kind;
 constexpr uint64_t kLead = 2048;
 // After so many words of records the other threads are told how far this one is.
 constexpr ptrdiff_t kStretch = 1024;
-// Those of a kTime, and of a kPrivate.
+// The same under burst sampling, where such a stretch is what is kept or left out as a whole.
+constexpr ptrdiff_t kSampledStretch = 128;
+// Those of a kTime, of a kPrivate, and of a kCalls.
 constexpr unsigned kWordsOfTime = 2;
-// So many words must fit from `limit` on, the one behind the last record among them: those of a kTime and a kPrivate, and the
-// longest record. An event or an atomic operation has fewer.
-constexpr ptrdiff_t kReserve = 4 + raw::kMostWords;
+// So many words must fit from `limit` on, the one behind the last record among them: those of a kTime, a kPrivate and a kCalls,
+// and the longest record. An event or an atomic operation has fewer.
+constexpr ptrdiff_t kReserve = 6 + raw::kMostWords;
 // If a thread's clock stands still for so long and the thread sleeps, it is waiting for something that the runtime does not
 // know of. If it could run, this machine has only not let it: on one that has other things to do, that takes long, too.
 constexpr uint64_t kStallNs = 20'000'000;
@@ -79,8 +81,11 @@ struct Slot {
 struct ThreadState : raw::State {
   uint64_t* end = nullptr;
   uint64_t stack_bytes = 0;
-  uint64_t counted_clock = 0;  // the clock when references were counted last
-  uint64_t counted_other = 0;  // and `other`
+  uint64_t counted_clock = 0;     // the clock when references were counted last
+  uint64_t counted_other = 0;     // and `other`
+  uint64_t calls_of_records = 0;  // what the last kCalls says
+  uint64_t* stretch = nullptr;    // from here on records are left out if no burst has part of them
+  uint64_t stretch_clock = 0;     // the clock there
   Processor* processor = nullptr;
   Slot* held = nullptr;
   uint64_t spin_address = 0;
@@ -189,7 +194,7 @@ bool new_chunk(ThreadState& t) {
     stop(error, t.clock);
     return false;
   }
-  t.next = reinterpret_cast<uint64_t*>(p.chunk + 1);
+  t.next = t.stretch = reinterpret_cast<uint64_t*>(p.chunk + 1);
   t.end = t.next + raw::kWordsOfChunk;
   return true;
 }
@@ -215,6 +220,27 @@ void count_references(ThreadState& t) {
   const uint64_t excess = all - limit < mine ? all - limit : mine;
   stop(EOVERFLOW, t.clock - static_cast<uint64_t>(static_cast<double>(ticks) * static_cast<double>(excess) /
                                                   static_cast<double>(mine)));
+}
+
+// Decides what becomes of the records since the last call: under burst sampling they are left out, unless a burst has part of
+// them (the recorder takes what it has, to the tick). Then the next record has their place, and the clock's value before it.
+void settle(ThreadState& t) {
+  const raw::Bursts& bursts = g_control->bursts;
+  if (bursts.interval != 0 && t.next != t.stretch && bursts.before(t.clock) == bursts.before(t.stretch_clock)) {
+    const uint64_t others = t.other - t.counted_other;
+    __atomic_fetch_add(&g_control->skipped, t.clock - t.counted_clock - others, __ATOMIC_RELAXED);
+    t.counted_clock = t.clock;
+    t.counted_other = t.other;
+    store(t.stretch[0], uint64_t{0});
+    t.next = t.stretch;
+    t.jumped = true;
+    t.spin_next = nullptr;  // another record may end there
+    t.calls_of_records = ~uint64_t{0};
+  } else {
+    count_references(t);
+  }
+  t.stretch = t.next;
+  t.stretch_clock = t.clock;
 }
 
 // Returns whether the kernel would run the thread, or does. These are system calls and not functions of the C library, at
@@ -280,13 +306,13 @@ bool make_room(ThreadState& t) {
   if (t.processor == nullptr) return false;
   const InRuntime inside;
   store(t.processor->published, t.clock);
-  count_references(t);
+  settle(t);
   if (!load(g_active) || (t.end - t.next < kReserve + kWordsOfTime && !new_chunk(t))) {
     t.limit = t.next;
     return false;
   }
   put_jump(t);
-  uint64_t* const stretch = t.next + kStretch;
+  uint64_t* const stretch = t.next + (g_control->bursts.interval == 0 ? kStretch : kSampledStretch);
   t.limit = t.end - kReserve < stretch ? t.end - kReserve : stretch;
   if (t.limit <= t.next) t.limit = t.next + 1;
   return true;
@@ -304,6 +330,11 @@ uint64_t take_private(ThreadState& t) {
 
 // Records a reference for which there is room.
 inline void put(ThreadState& t, Kind kind, uint64_t address, uint32_t size, uint32_t site) {
+  if (t.calls != t.calls_of_records) {
+    t.next[1] = t.calls;
+    finish_record(t, raw::head_of(Kind::kCalls, 0, 0), kWordsOfTime);
+    t.calls_of_records = t.calls;
+  }
   t.next[1] = raw::tail_of(site, take_private(t));
   ++t.clock;
   finish_record(t, raw::head_of(kind, address, size), raw::kWordsOfReference);
@@ -445,6 +476,8 @@ void record_event(Kind kind, uint64_t address, uint64_t value, uint32_t site) {
   if (t.processor == nullptr) begin_thread(reserve_processor(0), 0);
   if (t.processor == nullptr) return;
   const InRuntime inside;
+  const bool sampled = g_control->bursts.interval != 0;
+  if (sampled) settle(t);
   if (t.end - t.next < kReserve && !new_chunk(t)) {
     t.limit = t.next;
     return;
@@ -455,6 +488,7 @@ void record_event(Kind kind, uint64_t address, uint64_t value, uint32_t site) {
   t.next[2] = t.clock;
   t.next[3] = value;
   finish_record(t, raw::head_of(kind, address, 0), raw::kWordsOfEvent);
+  if (sampled) t.stretch = t.next, t.stretch_clock = t.clock;  // events stay
   t.jumped = false;
   if (t.waiting) {
     t.waiting = false;
@@ -559,10 +593,11 @@ void begin_thread(uint32_t processor, uint64_t clock) {
   t.stack_bytes = t.private_stack_bytes = bytes;
   t.processor = &p;
   store(p.thread, static_cast<int32_t>(syscall(SYS_gettid)));
-  t.next = t.limit = p.next;
+  t.next = t.limit = t.stretch = p.next;
   t.end = p.end;
-  t.clock = t.counted_clock = p.clock > clock ? p.clock : clock;
+  t.clock = t.counted_clock = t.stretch_clock = p.clock > clock ? p.clock : clock;
   t.other = t.counted_other = 0;
+  t.calls_of_records = ~uint64_t{0};
   t.jumped = false;
   t.ended = false;
   record_event(Kind::kStart, low, bytes, 0);
@@ -674,6 +709,73 @@ bool describe_groups(const raw::ModuleDescription& module) {
   });
   if (good) *module.first_group = first;
   return good;
+}
+
+// Which calls led to a function: the last of them, at a site of a caller to which others led. A recursive function would lead to
+// ever more; so a call from a function that is among those that led to its caller goes on from where that one was called first.
+struct Calls {
+  uint32_t before;  // the number of those that led to the caller
+  uint32_t site;
+  const void* function;  // that they led to, as far as is known: a function that has made a call
+};
+// A call of a caller to which these calls led, and the number of both.
+struct CallFrom {
+  uint64_t key;  // the number of those before, and the site << 32; 0: none
+  uint32_t calls;
+};
+constexpr size_t kCallsFrom = size_t{4} * raw::kMostCalls;
+Calls g_calls[raw::kMostCalls];
+CallFrom g_calls_from[kCallsFrom];  // a table with open addresses
+uint32_t g_next_calls = 1;
+uint32_t g_used_calls_from = 0;
+
+CallFrom& call_from(uint64_t key) {
+  size_t i = (key * 0x9e3779b97f4a7c15u) >> 46;
+  static_assert(kCallsFrom == size_t{1} << 18);
+  for (;; i = (i + 1) % kCallsFrom) {
+    const uint64_t found = load(g_calls_from[i].key);
+    if (found == key || found == 0) return g_calls_from[i];
+  }
+}
+
+// Returns the number of the call with those before it; 0 if there are too many.
+uint32_t number_calls(uint32_t before, uint32_t site, const void* function) {
+  const uint64_t key = uint64_t{site} << 32 | before;
+  if (const CallFrom& known = call_from(key); load(known.key) == key) return known.calls;
+  lock_word(g_lock);
+  uint32_t from = before;
+  if (before != 0) {
+    g_calls[before].function = function;
+    for (uint32_t i = g_calls[before].before; i != 0; i = g_calls[i].before) {
+      if (g_calls[i].function == function) from = i;
+    }
+  }
+  uint32_t number = 0;
+  if (g_used_calls_from + 2 < kCallsFrom / 2) {
+    const auto note = [](CallFrom& entry, uint64_t its_key, uint32_t its_number) {
+      if (load(entry.key) == its_key) return;
+      entry.calls = its_number;
+      store(entry.key, its_key);
+      ++g_used_calls_from;
+    };
+    const uint64_t first_key = uint64_t{site} << 32 | from;
+    CallFrom& first = call_from(first_key);
+    if (load(first.key) == first_key) {
+      number = first.calls;
+    } else if (g_next_calls < raw::kMostCalls) {
+      number = g_next_calls++;
+      g_calls[number] = {from, site, nullptr};
+      const struct {
+        raw::DescriptionHeader header;
+        uint32_t number, before, site;
+      } description = {{raw::Description::kCalls, 3 * sizeof(uint32_t)}, number, from, site};
+      describe(&description, sizeof description);
+    }
+    note(first, first_key, number);
+    note(call_from(key), key, number);
+  }
+  unlock_word(g_lock);
+  return number;
 }
 
 // These are sites of calls that the pass did not see, which are those of libraries. Each calling function has one.
@@ -788,6 +890,20 @@ MG_RECORD_EXPORT void __multigrain_record_group(const raw::GroupDescription* gro
   t.clock += iterations * group->accesses + privates;
   t.other += privates;
   finish_record(t, record[0], words);
+}
+
+// Returns what the code keeps of a call that it is about to make, and to whose caller these calls led.
+MG_RECORD_EXPORT uint64_t __multigrain_record_call(uint64_t before, raw::CallDescription* call) {
+  const uint64_t from = before >> raw::kCallsShift;
+  if (self().busy || !g_started || (active() && *call->first_site == 0)) return from;  // not for long
+  uint64_t known = from;
+  if (active()) {
+    const InRuntime inside;
+    const uint32_t site = *call->first_site + call->site;
+    known |= uint64_t{number_calls(static_cast<uint32_t>(from), site, call->function)} << raw::kCallsShift;
+  }
+  __atomic_store_n(&call->known, known, __ATOMIC_RELAXED);
+  return known;
 }
 
 // A copy or a fill is recorded word by word, as the model of [Bolosky] counts (section 4.1). An address of 0: that side
