@@ -262,6 +262,7 @@ class OnSeveralNodes(unittest.TestCase):
     def test_files_that_are_mapped(self):
         for nodes in (1, 2, 3):
             self.same(nodes, f"{PROGRAMS}/mapped_files")
+
     def test_signals_to_the_run_are_the_programs(self):
         program = (
             "import signal, sys, threading, time\n"
@@ -281,7 +282,6 @@ class OnSeveralNodes(unittest.TestCase):
                 process.send_signal(number)
                 self.assertEqual(process.communicate(timeout=PATIENCE_S), (b"caught\n", b""))
                 self.assertEqual(process.returncode, 9)
-
 
     def test_what_processes_share(self):
         for nodes in (1, 2, 3):
