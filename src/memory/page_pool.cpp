@@ -7,13 +7,13 @@
 #include <new>
 #include <utility>
 
+#include "memory/hardware_page.h"
 #include "memory/sparse_table.h"
 
 namespace multigrain {
 
 namespace {
 
-constexpr uint64_t kHardwarePage = 4096;
 constexpr uint64_t kMostPopulated = uint64_t{2} << 20;  // bytes that get their memory at a time
 
 }  // namespace

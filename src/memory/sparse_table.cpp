@@ -6,12 +6,11 @@
 #include <atomic>
 #include <cerrno>
 
+#include "memory/hardware_page.h"
 #include "memory/layout.h"
 
 namespace multigrain {
 namespace {
-
-constexpr uint64_t kHardwarePage = 4096;
 
 // Rounds up to whole hardware pages; `bytes` is at most layout::kTablesSize. An empty table still gets an address.
 uint64_t mapped_size(uint64_t bytes) {

@@ -39,6 +39,7 @@
 
 #include "base/keep_errno.h"
 #include "base/own_descriptors.h"
+#include "memory/hardware_page.h"
 #include "memory/page_fault.h"
 
 // These are newer than the headers of Debian 12. The values are the kernel's interface.
@@ -51,8 +52,6 @@
 
 namespace multigrain::userfault {
 namespace {
-
-constexpr uint64_t kHardwarePage = 4096;
 
 constexpr uint64_t kNeeded =
     UFFD_FEATURE_SIGBUS | UFFD_FEATURE_MINOR_SHMEM | UFFD_FEATURE_MISSING_SHMEM | UFFD_FEATURE_WP_HUGETLBFS_SHMEM;
