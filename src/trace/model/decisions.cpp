@@ -29,7 +29,6 @@ using placement::Location;
 using placement::PageMemo;
 using placement::Policy;
 using placement::State;
-using record::EventKind;
 
 // A log is this, then its head as JSON, then its events, then a checksum of all that.
 constexpr std::array<char, 8> kMagic = {'M', 'G', 'D', 'E', 'C', 'I', 'D', '1'};
@@ -49,15 +48,15 @@ uint64_t checksum_of(std::string_view text) {
 bool is_event(const PlacementEvent& event, unsigned nodes) {
   if (event.node >= nodes) return false;
   switch (event.kind) {
-    case EventKind::kDecided:
+    case record::EventKind::kDecided:
       return event.right <= static_cast<uint8_t>(placement::Access::kWrite) &&
              event.answer <= static_cast<uint8_t>(Location::kGlobal) &&
              event.placement <= static_cast<uint8_t>(placement::Placement::kGlobalWritable);
-    case EventKind::kPinned:
+    case record::EventKind::kPinned:
       return event.answer <= static_cast<uint8_t>(Pin::kGlobal);
-    case EventKind::kGranted:
+    case record::EventKind::kGranted:
       return event.right != static_cast<uint8_t>(State::kNone) && event.right <= static_cast<uint8_t>(State::kGlobal);
-    case EventKind::kLowered:
+    case record::EventKind::kLowered:
       return event.right <= static_cast<uint8_t>(State::kRead);
   }
   return false;
@@ -174,8 +173,8 @@ class PolicyOfRun final : public Policy {
  public:
   PolicyOfRun(std::unique_ptr<Policy> policy, const DecisionLog& log) : policy_(std::move(policy)) {
     for (const PlacementEvent& event : log.events) {
-      if (event.kind == EventKind::kPinned) pages_[event.page].pin = static_cast<Pin>(event.answer);
-      if (event.kind != EventKind::kDecided) continue;
+      if (event.kind == record::EventKind::kPinned) pages_[event.page].pin = static_cast<Pin>(event.answer);
+      if (event.kind != record::EventKind::kDecided) continue;
       pages_[event.page].number = event.policy_page;
       // The nodes' clocks are one, and events that are close to each other may be in another order than their times.
       const uint64_t now = times_.empty() ? event.now : std::max(event.now, times_.back().second);
@@ -320,14 +319,14 @@ class Follower final : public Engine {
     Page& page = pages_[event.page];
     const uint64_t bit = uint64_t{1} << event.node;
     switch (event.kind) {
-      case EventKind::kDecided:
+      case record::EventKind::kDecided:
         return decide(event, page);
-      case EventKind::kPinned:
+      case record::EventKind::kPinned:
         page.is_pinned = true;
         return;
-      case EventKind::kGranted:
+      case record::EventKind::kGranted:
         return grant(event, page, bit);
-      case EventKind::kLowered:
+      case record::EventKind::kLowered:
         if (((page.readers | page.users) & bit) == 0)
           return refuse_event(event, "node {} loses a right that it does not have", event.node);
         if (static_cast<State>(event.right) == State::kRead) {
