@@ -85,7 +85,7 @@ compile_alone(multigrain_guest_nodes kept_files.cpp local_files.cpp)
 compile_alone(multigrain_threads posix_objects.cpp)
 compile_alone(multigrain_memory line_table.cpp)
 compile_alone(multigrain_sync deferred_release.cpp network_lock.cpp)
-compile_alone(multigrain_trace_record single_step.cpp)
+compile_alone(multigrain_trace_record run_recording.cpp single_step.cpp)
 compile_together(0 multigrain_checks)
 compile_alone(multigrain_checks entries.cpp line_rights.cpp reserved_table.cpp trampolines.cpp verify.cpp
   wide_functions.cpp)
