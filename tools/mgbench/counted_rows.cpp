@@ -16,11 +16,12 @@ constexpr double kBytesOfHazards = 5 * 64;
 constexpr double kDiff = 16;
 
 // The prices of steps, in nanoseconds.
-class Steps {
+class StepPrices {
  public:
-  explicit Steps(const MachineDescription& machine, double page = kBytesOfHostPage) : machine_(machine), page_(page) {}
-  Steps(const Steps&) = delete;
-  Steps& operator=(const Steps&) = delete;
+  explicit StepPrices(const MachineDescription& machine, double page = kBytesOfHostPage)
+      : machine_(machine), page_(page) {}
+  StepPrices(const StepPrices&) = delete;
+  StepPrices& operator=(const StepPrices&) = delete;
 
   [[nodiscard]] static double ns(Picoseconds cost) { return static_cast<double>(cost) / 1000; }
   [[nodiscard]] double page() const { return page_; }
@@ -95,7 +96,7 @@ class Steps {
 
 CountedTable mgs_table(const MachineDescription& machine, bool is_translated, bool is_papers,
                        const Summaries& measured) {
-  const Steps s(machine, is_translated ? kBytesOfMgsPage : kBytesOfHostPage);
+  const StepPrices s(machine, is_translated ? kBytesOfMgsPage : kBytesOfHostPage);
   // A right in a table of a processor's own is the entry that it fills.
   const double tlb_read =
       is_translated ? s.miss() + s.transition() + s.fill() : s.fault() + s.transition() + s.fill() + s.grant();
@@ -128,8 +129,8 @@ CountedTable mgs_table(const MachineDescription& machine, bool is_translated, bo
       {"Release (2 writers)", 33424, release(2), "E + T + 2 m (REL, INV) + V + T + D + DIFF + 2 (h + d) + m (RACK)"},
       {"Release (3 writers)", 33516, release(3), "the same with 3 (h + d)"}};
   if (const auto& translation = machine.instructions.translation; is_translated && translation) {
-    models.push_back({"Pointer Translation", 23, Steps::ns(translation->pointer), "translation.pointer"});
-    models.push_back({"Distributed Array Translation", 16, Steps::ns(translation->array), "translation.array"});
+    models.push_back({"Pointer Translation", 23, StepPrices::ns(translation->pointer), "translation.pointer"});
+    models.push_back({"Distributed Array Translation", 16, StepPrices::ns(translation->array), "translation.array"});
   } else {
     models.push_back(
         {"Compiled check that passes", 23, s.check(), "check: a price; no run has compiled checks under mgs"});
@@ -197,7 +198,7 @@ CountedTable hardware_table(const MachineDescription& machine, bool is_papers, c
       const char* const what = writes ? "write" : "read";
       CountedRow row{.name = fmt::format("{}, {}", model.name, what),
                      .steps = fmt::format("caches.{}{}", model.steps, what),
-                     .sum = Steps::ns(writes ? price.write : price.read) * scale,
+                     .sum = StepPrices::ns(writes ? price.write : price.read) * scale,
                      .paper = {},
                      .here = 0,
                      .unit = is_papers ? "cycles" : "us"};
@@ -215,8 +216,8 @@ CountedTable hardware_table(const MachineDescription& machine, bool is_papers, c
 
 CountedTable genima_table(const MachineDescription& machine, const std::string& paper,
                           const RemoteOperations& operations, const Summaries& pages, const Summaries& locks) {
-  const Steps s(machine);
-  const auto us = [](Picoseconds cost) { return Steps::ns(cost) / 1000; };
+  const StepPrices s(machine);
+  const auto us = [](Picoseconds cost) { return StepPrices::ns(cost) / 1000; };
   const MachineCosts& c = machine.costs;
   // A stream is as fast as the link, or as the processor starts operations.
   const double stream = kBytesOfHostPage / std::max(s.occupied(kBytesOfHostPage), s.issue()) * 1000;
@@ -297,7 +298,7 @@ CountedRow row_of(const LineModel& model, bool is_papers, double here) {
 }  // namespace
 
 CountedTable dszoom_table(const MachineDescription& machine, bool is_papers, const Summaries& measured) {
-  const Steps s(machine);
+  const StepPrices s(machine);
   const double common = s.miss() + s.transition() + s.directory() + s.issue();
   const double lock = s.together({s.of_atomic(), s.of_get(kBytesOfHazards), s.of_get(kBytesOfLine)}) + s.downgrade();
   const double lock_alone = s.together({s.of_atomic(), s.of_get(kBytesOfHazards)}) + s.downgrade();
@@ -327,7 +328,7 @@ CountedTable dszoom_table(const MachineDescription& machine, bool is_papers, con
 
 CountedTable shasta_table(const MachineDescription& machine, bool is_papers, const Summaries& measured,
                           const Summaries& locks) {
-  const Steps s(machine);
+  const StepPrices s(machine);
   const MachineCosts& c = machine.costs;
   const auto plain = [&] { return s.message(); };
   // The requester's transition, and a request to the home.
