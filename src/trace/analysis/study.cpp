@@ -532,7 +532,9 @@ json Study::hot_blocks_json(size_t machine, const BlockOwners& owners) const {
       else
         same->second += references;
     }
-    std::ranges::stable_sort(lines, std::greater<>(), &std::pair<json, uint64_t>::second);
+    std::ranges::sort(lines, [](const auto& left, const auto& right) {
+      return left.second != right.second ? left.second > right.second : left.first < right.first;
+    });
     for (const auto& [line, references] : lines) sites.push_back({{"site", line}, {"references", references}});
     hot_blocks.push_back({{"address", hot.block * machines_[machine].block_size},
                           {"references", hot.references},
