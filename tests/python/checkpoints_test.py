@@ -138,6 +138,8 @@ class CheckpointsTest(ProgramTest):
 
     def test_what_makes_no_sense_is_refused(self):
         text = """
+            import threading
+
             import multigrain as mg
 
             def try_it(state):
@@ -152,7 +154,7 @@ class CheckpointsTest(ProgramTest):
             if __name__ == "__main__":
                 lock = mg.lock()
                 refused(lambda: mg.checkpoint(mg.Queue()))
-                refused(lambda: mg.checkpoint(open("/dev/null")))
+                refused(lambda: mg.checkpoint(threading.Lock()))
                 refused(lambda: mg.run(try_it, 1))
                 with lock:
                     refused(lambda: mg.checkpoint(1))
