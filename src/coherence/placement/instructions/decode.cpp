@@ -1,61 +1,25 @@
-#include <Zydis/Zydis.h>
-
 #include <algorithm>
-#include <span>
+#include <array>
 
+#include "base/decoded_instruction.h"
 #include "coherence/placement/instructions/instruction.h"
 
 namespace multigrain::placement {
 namespace {
 
-// Indices into Registers, in the order in which instructions number the registers.
-constexpr std::array<int8_t, 16> kByNumber = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP, REG_RSI, REG_RDI,
-                                              REG_R8,  REG_R9,  REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15};
-
-// Returns the number of the general register that this is a part of; -1 for any other.
-int number_of(ZydisRegister which) {
-  const ZydisRegister whole = ZydisRegisterGetLargestEnclosing(ZYDIS_MACHINE_MODE_LONG_64, which);
-  if (ZydisRegisterGetClass(whole) != ZYDIS_REGCLASS_GPR64) return -1;
-  return ZydisRegisterGetId(whole);
-}
-
-struct Decoded {
-  ZydisDecodedInstruction head;
-  ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT];
-  [[nodiscard]] std::span<const ZydisDecodedOperand> all() const { return {operands, head.operand_count}; }
-};
-
-const ZydisDecoder& decoder() {
-  static const ZydisDecoder made = [] {
-    ZydisDecoder decoder;
-    ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
-    return decoder;
-  }();
-  return made;
-}
-
-// The decoder is made before the first fault: a function's static object takes a lock when it is first used.
-[[maybe_unused]] const ZydisDecoder& made_at_start = decoder();
+using zydis::Decoded;
+using zydis::is_hidden_stack;
+using zydis::number_of;
 
 bool is_memory(const ZydisDecodedOperand& operand) {
   return operand.type == ZYDIS_OPERAND_TYPE_MEMORY && operand.mem.type != ZYDIS_MEMOP_TYPE_AGEN;
-}
-
-bool is_stack(const ZydisDecodedOperand& operand) {
-  return operand.visibility != ZYDIS_OPERAND_VISIBILITY_EXPLICIT && operand.mem.base == ZYDIS_REGISTER_RSP;
 }
 
 // These have operands in memory that they access in parts, or at another place than the operand says.
 bool is_peculiar(const Decoded& decoded) {
   const ZydisDecodedInstruction& head = decoded.head;
   switch (head.mnemonic) {
-    case ZYDIS_MNEMONIC_VMASKMOVPS:
-    case ZYDIS_MNEMONIC_VMASKMOVPD:
-    case ZYDIS_MNEMONIC_VPMASKMOVD:
-    case ZYDIS_MNEMONIC_VPMASKMOVQ:
     case ZYDIS_MNEMONIC_MASKMOVQ:
-    case ZYDIS_MNEMONIC_MASKMOVDQU:
-    case ZYDIS_MNEMONIC_VMASKMOVDQU:
     case ZYDIS_MNEMONIC_XLAT:
     case ZYDIS_MNEMONIC_LEAVE:
     case ZYDIS_MNEMONIC_ENTER:
@@ -69,24 +33,12 @@ bool is_peculiar(const Decoded& decoded) {
     default:
       break;
   }
-  const bool is_masked = head.avx.mask.reg != ZYDIS_REGISTER_NONE && head.avx.mask.reg != ZYDIS_REGISTER_K0;
   const bool is_broadcast = head.avx.broadcast.mode != ZYDIS_BROADCAST_MODE_INVALID && !head.avx.broadcast.is_static;
   const bool is_of_known_form = head.encoding == ZYDIS_INSTRUCTION_ENCODING_LEGACY ||
                                 head.encoding == ZYDIS_INSTRUCTION_ENCODING_VEX ||
                                 head.encoding == ZYDIS_INSTRUCTION_ENCODING_EVEX;
-  return is_masked || is_broadcast || !is_of_known_form || head.address_width != 64 ||
+  return zydis::is_masked(head) || is_broadcast || !is_of_known_form || head.address_width != 64 ||
          head.meta.branch_type == ZYDIS_BRANCH_TYPE_FAR;
-}
-
-uint64_t address_of(const ZydisDecodedOperandMem& memory, const Registers& registers, uint8_t length) {
-  uint64_t address = memory.disp.has_displacement ? static_cast<uint64_t>(memory.disp.value) : 0;
-  if (memory.base == ZYDIS_REGISTER_RIP)
-    address += static_cast<uint64_t>(registers[REG_RIP]) + length;
-  else if (const int base = number_of(memory.base); base >= 0)
-    address += static_cast<uint64_t>(registers[kByNumber[static_cast<size_t>(base)]]);
-  if (const int index = number_of(memory.index); index >= 0)
-    address += static_cast<uint64_t>(registers[kByNumber[static_cast<size_t>(index)]]) * memory.scale;
-  return address;
 }
 
 bool decode_string(const Decoded& decoded, const Registers& registers, Instruction& out) {
@@ -130,7 +82,7 @@ bool decode_string(const Decoded& decoded, const Registers& registers, Instructi
   for (const ZydisDecodedOperand& operand : decoded.all())
     if (is_memory(operand)) {
       // Only rsi's segment can be overridden.
-      if (operand.mem.segment == ZYDIS_REGISTER_FS || operand.mem.segment == ZYDIS_REGISTER_GS) return false;
+      if (zydis::is_thread_local(operand.mem)) return false;
       out.bytes = static_cast<uint8_t>(operand.size / 8);
     }
   constexpr greg_t kDirection = 0x400;
@@ -170,7 +122,7 @@ bool copy_with_pointer(const Decoded& decoded, const uint8_t* code, int pointer,
   const size_t rest = modrm + 1 + ((head.attributes & ZYDIS_ATTRIB_HAS_SIB) != 0 ? 1 : 0) + head.raw.disp.size / 8;
   std::copy(code + rest, code + head.length, out.copy.begin() + static_cast<ptrdiff_t>(modrm) + 1);
   out.copy_length = static_cast<uint8_t>(modrm + 1 + head.length - rest);
-  out.pointer = kByNumber[static_cast<size_t>(pointer)];
+  out.pointer = kGeneralRegisters[static_cast<size_t>(pointer)];
   return true;
 }
 
@@ -197,7 +149,7 @@ void note_registers(const Decoded& decoded, Instruction& out) {
 
 bool decode_instruction(const Registers& registers, const uint8_t* code, size_t bytes, Instruction& out) {
   Decoded decoded;
-  if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(&decoder(), code, bytes, &decoded.head, decoded.operands))) return false;
+  if (!zydis::decode(code, bytes, decoded)) return false;
   const ZydisDecodedInstruction& head = decoded.head;
   out = {};
   out.length = head.length;
@@ -206,12 +158,12 @@ bool decode_instruction(const Registers& registers, const uint8_t* code, size_t 
 
   const ZydisDecodedOperand* place = nullptr;
   for (const ZydisDecodedOperand& operand : decoded.all()) {
-    if (!is_memory(operand) || is_stack(operand)) continue;
+    if (!is_memory(operand) || is_hidden_stack(operand)) continue;
     if (place != nullptr || operand.mem.type != ZYDIS_MEMOP_TYPE_MEM) return false;
     place = &operand;
   }
   if (place == nullptr || place->visibility != ZYDIS_OPERAND_VISIBILITY_EXPLICIT) return false;
-  if (place->mem.segment == ZYDIS_REGISTER_FS || place->mem.segment == ZYDIS_REGISTER_GS) return false;
+  if (zydis::is_thread_local(place->mem)) return false;
   if (place->size == 0 || place->size % 8 != 0 || place->size / 8 > kMostOperandBytes) return false;
   out.bytes = static_cast<uint8_t>(place->size / 8);
   out.reads = (place->actions & ZYDIS_OPERAND_ACTION_MASK_READ) != 0;
@@ -220,7 +172,7 @@ bool decode_instruction(const Registers& registers, const uint8_t* code, size_t 
   if (!out.reads && (place->actions & ZYDIS_OPERAND_ACTION_CONDWRITE) != 0) return false;
   if (!out.reads && !out.writes) return false;
   out.is_atomic = (head.attributes & ZYDIS_ATTRIB_HAS_LOCK) != 0 || head.mnemonic == ZYDIS_MNEMONIC_XCHG;
-  out.address = address_of(place->mem, registers, head.length);
+  out.address = zydis::address_of(place->mem, registers, head.length);
 
   using Kind = Instruction::Kind;
   switch (head.mnemonic) {
@@ -241,7 +193,7 @@ bool decode_instruction(const Registers& registers, const uint8_t* code, size_t 
       break;
   }
   const bool has_stack = std::ranges::any_of(
-      decoded.all(), [](const ZydisDecodedOperand& operand) { return is_memory(operand) && is_stack(operand); });
+      decoded.all(), [](const ZydisDecodedOperand& operand) { return is_memory(operand) && is_hidden_stack(operand); });
   const int pointer = free_register(decoded);
   if (has_stack || pointer < 0) return false;
   note_registers(decoded, out);

@@ -9,6 +9,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/general_registers.h"
+
 namespace multigrain::placement {
 namespace {
 
@@ -16,9 +18,7 @@ constexpr size_t kSlotBytes = 512;
 constexpr size_t kSlots = 64;
 constexpr uint64_t kWord = sizeof(uint64_t);
 
-// Indices into Registers, in the order in which instructions number the registers.
-constexpr std::array<int8_t, 16> kByNumber = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP, REG_RSI, REG_RDI,
-                                              REG_R8,  REG_R9,  REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15};
+// Numbers of general registers.
 constexpr uint8_t kRsp = 4;
 constexpr uint8_t kRsi = 6;
 constexpr uint8_t kRdi = 7;
@@ -118,7 +118,8 @@ bool Executor::run(const Instruction& instruction, const ucontext_t& context, Wi
   if (instruction.uses_vectors && features == 0) return false;
   window.state = reinterpret_cast<std::byte*>(context.uc_mcontext.fpregs);
   const Registers& registers = context.uc_mcontext.gregs;
-  for (size_t i = 0; i < kByNumber.size(); ++i) window.registers[i] = static_cast<uint64_t>(registers[kByNumber[i]]);
+  for (size_t i = 0; i < kGeneralRegisters.size(); ++i)
+    window.registers[i] = static_cast<uint64_t>(registers[kGeneralRegisters[i]]);
   window.flags = (static_cast<uint64_t>(registers[REG_EFL]) & kArithmeticFlags) | kOtherFlags;
 
   uint64_t free = free_slots_.load(std::memory_order_relaxed);
@@ -129,7 +130,8 @@ bool Executor::run(const Instruction& instruction, const ucontext_t& context, Wi
   }
   const auto slot = static_cast<unsigned>(std::countr_zero(free));
   uint8_t* const begin = code_ + slot * kSlotBytes;
-  const auto pointer = static_cast<uint8_t>(std::ranges::find(kByNumber, instruction.pointer) - kByNumber.begin());
+  const auto pointer =
+      static_cast<uint8_t>(std::ranges::find(kGeneralRegisters, instruction.pointer) - kGeneralRegisters.begin());
   constexpr uint8_t kLoad = 0x8b;
   constexpr uint8_t kStore = 0x89;
   const auto register_at = [](size_t number) { return offsetof(Window, registers) + number * kWord; };
@@ -183,8 +185,8 @@ namespace {
 // What an instruction has made of the registers becomes the thread's.
 void keep_results(const Instruction& instruction, const std::array<uint64_t, 16>& values, uint64_t flags,
                   Registers& registers) {
-  for (size_t i = 0; i < kByNumber.size(); ++i)
-    if (kByNumber[i] != instruction.pointer) register_of(registers, kByNumber[i]) = values[i];
+  for (size_t i = 0; i < kGeneralRegisters.size(); ++i)
+    if (kGeneralRegisters[i] != instruction.pointer) register_of(registers, kGeneralRegisters[i]) = values[i];
   Register& all = register_of(registers, REG_EFL);
   all = (all & ~kArithmeticFlags) | (flags & kArithmeticFlags);
 }
