@@ -42,16 +42,21 @@ MULTIGRAIN_BEGIN multigrain_load_\size
 MULTIGRAIN_END multigrain_load_\size
 .endm
 
-# A byte is in one word, and a half mostly is.
-MULTIGRAIN_LOAD_BEGIN 1
-  movl %eax, %ecx
-  andl $3, %ecx
+# Looks at the word around the address, and moves the part of it that begins at byte number ecx to where eax begins.
+.macro MULTIGRAIN_LOAD_PART
   shll $3, %ecx
   andq $-4, %rax
   movl (%rax), %eax
   cmpl $0xfffdfffd, %eax
   je 1f
   shrl %cl, %eax
+.endm
+
+# A byte is in one word, and a half mostly is.
+MULTIGRAIN_LOAD_BEGIN 1
+  movl %eax, %ecx
+  andl $3, %ecx
+  MULTIGRAIN_LOAD_PART
   movzbl %al, %eax
 MULTIGRAIN_LOAD_END 1
 
@@ -60,12 +65,7 @@ MULTIGRAIN_LOAD_BEGIN 2
   andl $3, %ecx
   cmpl $3, %ecx
   je 1f
-  shll $3, %ecx
-  andq $-4, %rax
-  movl (%rax), %eax
-  cmpl $0xfffdfffd, %eax
-  je 1f
-  shrl %cl, %eax
+  MULTIGRAIN_LOAD_PART
   movzwl %ax, %eax
 MULTIGRAIN_LOAD_END 2
 
@@ -91,6 +91,7 @@ MULTIGRAIN_LOAD_BEGIN 8
 MULTIGRAIN_LOAD_END 8
 .purgem MULTIGRAIN_LOAD_BEGIN
 .purgem MULTIGRAIN_LOAD_END
+.purgem MULTIGRAIN_LOAD_PART
 
 .macro MULTIGRAIN_LOAD_INTO size register
 MULTIGRAIN_BEGIN __multigrain_load_\size\()_\register
