@@ -83,8 +83,7 @@ class Server:
         return done.stdout.strip()
 
     def stop(self):
-        """Ends the server as pg_ctl does, and returns its status. mgrun would give it little time to end, so its first process
-        is told."""
+        """Ends the server as pg_ctl does, by a signal to its first process, and returns its status."""
         os.kill(self.first(), signal.SIGINT)
         return self.process.wait(PATIENCE_S)
 
