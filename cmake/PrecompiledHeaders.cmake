@@ -14,6 +14,11 @@ option(MULTIGRAIN_PRECOMPILED_HEADERS "Compile common headers once (off by defau
 if(NOT MULTIGRAIN_PRECOMPILED_HEADERS)
   return()
 endif()
+# A compiler launcher that keeps results has to see which precompiled header a source was compiled with, and the same one twice.
+if(CMAKE_CXX_COMPILER_LAUNCHER)
+  target_compile_options(multigrain_options INTERFACE "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>"
+    "$<$<COMPILE_LANG_AND_ID:CXX,Clang>:SHELL:-Xclang -fno-pch-timestamp>")
+endif()
 
 # share_headers(FIRST HEADERS header ... TARGETS target ...): the headers are compiled with FIRST's options, and used by
 # FIRST and by all TARGETS, which have to be compiled with the same options; the compiler warns where they are not.
