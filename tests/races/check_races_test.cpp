@@ -85,6 +85,17 @@ INSTANTIATE_TEST_SUITE_P(Machines, CheckRaces,
                                          Machine{"threads_mgs", THREADS_PROGRAM, "4", "1", {"--protocol", "mgs"}}),
                          [](const auto& machine) { return machine.param.name; });
 
+// Each thread in turn comes to each function when the others have done what they can: no order of the threads hides a race.
+TEST(CheckRacesSchedules, HideNoRace) {
+  const std::set<std::string> racy = functions("racy");
+  for (const char* const late : {"0", "1", "2", "3"}) {
+    SCOPED_TRACE(late);
+    const Outcome it = check("1", "4", {PROGRAM, "racy", "0", late});
+    EXPECT_EQ(it.status, 66) << it.text;
+    EXPECT_EQ(named(racy, it.text), racy) << it.text;
+  }
+}
+
 TEST(CheckRacesReports, NameBothPlacesTheCallsAndTheBlock) {
   const Outcome it = check("2", "2", {"--protocol", "sc", PROGRAM, "racy", "37"});
   EXPECT_EQ(it.status, 66) << it.text;

@@ -1,8 +1,9 @@
 /* 40 small functions with a data race, and 40 without one that come near to it, for mgrun --check-races and, as one program of
  * POSIX threads, for clang -fsanitize=thread. Four threads run each function, between two barriers, on memory of its own. A race
- * is there in every schedule, or delays see to it that the schedule is one in which nothing orders it by chance.
+ * is there in every schedule: delays choose the likely one, and nothing else.
  *
- * race_cases racy|clean [NUMBER]    runs all functions of the kind, or one */
+ * race_cases racy|clean [NUMBER [LATE]]    runs all functions of the kind, or one (0: all). The thread LATE begins each when the
+ *                                          others have come as far as they can. */
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -164,7 +165,7 @@ static void make_objects(void) {
 }
 #endif
 
-/* Long enough for the other threads to have come as far as they can. */
+/* Long enough, mostly, for the other threads to have come as far as they can. */
 static void later(void) {
   usleep(30000);
 }
@@ -410,16 +411,13 @@ static void racy_34_relaxed_count_of_references(int me, Area* s) {
     for (int i = 0; i < THREADS; ++i) keep(s->w[i]);
 }
 static void racy_35_copied_out_too_late(int me, Area* s) {
+  if (me == 0)
+    while (LOAD(s->a[0], relaxed) == 0) usleep(100);
   lock(0);
   s->w[0] = me;
   unlock(0);
-  if (me == 3) later(), keep(s->w[0]);
-  if (me == 0) {
-    later();
-    lock(0);
-    s->w[0] = 9;
-    unlock(0);
-  }
+  /* So somebody has the lock after this thread, and that orders nothing which comes behind. */
+  if (me == 3) STORE(s->a[0], 1, relaxed), keep(s->w[0]);
 }
 static void racy_36_sixteen_bytes(int me, Area* s) {
   typedef uint64_t Pair __attribute__((vector_size(16)));
@@ -849,12 +847,15 @@ static const Case kClean[] = {clean_01_counter,
 _Static_assert(sizeof kRacy == sizeof kClean, "as many racy ones as clean ones");
 
 static int chosen = -1;
+static int late = -1;
 static int is_clean;
 
 __attribute__((unused)) static void run_cases(int me) {
   for (int i = 0; i < COUNT; ++i) {
     if (chosen >= 0 && i != chosen) continue;
     barrier();
+    /* Later than those that wait in the function. */
+    for (int k = 0; me == late && k < 3; ++k) later();
     (is_clean ? kClean : kRacy)[i](me, &area[i]);
     barrier();
     /* Flags are at 0 again for the next one. */
@@ -900,11 +901,12 @@ static void run_processor(void* unused) {
 
 int main(int argc, char** argv) {
   if (argc < 2 || (strcmp(argv[1], "racy") != 0 && strcmp(argv[1], "clean") != 0)) {
-    fprintf(stderr, "race_cases racy|clean [NUMBER]\n");
+    fprintf(stderr, "race_cases racy|clean [NUMBER [LATE]]\n");
     return 2;
   }
   is_clean = argv[1][0] == 'c';
   if (argc > 2) chosen = atoi(argv[2]) - 1;
+  if (argc > 3) late = atoi(argv[3]);
   area = allocate(COUNT * sizeof *area);
   memset(area, 0, COUNT * sizeof *area);
   make_objects();
