@@ -70,8 +70,8 @@ inline bool is_hidden_stack(const ZydisDecodedOperand& operand) {
   return operand.visibility != ZYDIS_OPERAND_VISIBILITY_EXPLICIT && operand.mem.base == ZYDIS_REGISTER_RSP;
 }
 
-// Returns whether the instruction accesses only some elements of its operand, which a mask in a vector chooses.
-inline bool is_masked(const ZydisDecodedInstruction& head) {
+// Returns whether the instruction accesses only those elements of its operand that a mask in a vector register has.
+inline bool is_masked_by_vector(const ZydisDecodedInstruction& head) {
   switch (head.mnemonic) {
     case ZYDIS_MNEMONIC_VMASKMOVPS:
     case ZYDIS_MNEMONIC_VMASKMOVPD:
@@ -81,8 +81,13 @@ inline bool is_masked(const ZydisDecodedInstruction& head) {
     case ZYDIS_MNEMONIC_VMASKMOVDQU:
       return true;
     default:
-      return head.avx.mask.reg != ZYDIS_REGISTER_NONE && head.avx.mask.reg != ZYDIS_REGISTER_K0;
+      return false;
   }
+}
+
+// The same of a mask in a mask register, which AVX-512 has.
+inline bool is_masked_by_register(const ZydisDecodedInstruction& head) {
+  return head.avx.mask.reg != ZYDIS_REGISTER_NONE && head.avx.mask.reg != ZYDIS_REGISTER_K0;
 }
 
 }  // namespace multigrain::zydis

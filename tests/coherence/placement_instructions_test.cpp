@@ -61,21 +61,23 @@ class Elsewhere final : public Operands {
   }
 
   bool load(uint64_t address, std::span<std::byte> out) override {
+    if (is_gone(address, out.size())) return false;
     std::memcpy(out.data(), place(address), out.size());
-    return !is_gone(address);
+    return true;
   }
   bool store(uint64_t address, std::span<const std::byte> bytes) override {
-    if (is_gone(address)) return false;
+    if (is_gone(address, bytes.size())) return false;
     std::memcpy(place(address), bytes.data(), bytes.size());
     return true;
   }
   bool compare_and_swap(uint64_t address, uint64_t& expected, uint64_t desired) override {
-    if (is_gone(address)) return false;
+    if (is_gone(address, sizeof expected)) return false;
     std::atomic_ref<uint64_t>(*reinterpret_cast<uint64_t*>(place(address))).compare_exchange_strong(expected, desired);
     return true;
   }
-  // From now on nothing is there.
-  void take_away() { is_gone_ = true; }
+  // From now on nothing is there but the first bytes.
+  void end_at(uint64_t bytes) { end_ = bytes; }
+  void take_away() { end_at(0); }
 
  private:
   static void on_signal(int, siginfo_t* info, void* context) {
@@ -92,7 +94,9 @@ class Elsewhere final : public Operands {
     siglongjmp(self.jump_, 1);
   }
   [[nodiscard]] bool is_here(uint64_t address) const { return address - reinterpret_cast<uint64_t>(at_) < kBytes; }
-  [[nodiscard]] bool is_gone(uint64_t address) const { return is_gone_ && is_here(address); }
+  [[nodiscard]] bool is_gone(uint64_t address, size_t size) const {
+    return is_here(address) && address + size > reinterpret_cast<uint64_t>(at_) + end_;
+  }
   [[nodiscard]] std::byte* place(uint64_t address) {
     return is_here(address) ? bytes_.data() + (address - reinterpret_cast<uint64_t>(at_))
                             : reinterpret_cast<std::byte*>(address);
@@ -103,7 +107,7 @@ class Elsewhere final : public Operands {
   alignas(64) std::array<std::byte, kBytes> bytes_{};
   std::unique_ptr<Executor> executor_;
   std::atomic<unsigned> executed_{0};
-  std::atomic<bool> is_gone_{false};
+  std::atomic<uint64_t> end_{kBytes};
   Executed refused_ = Executed::kDone;
   sigjmp_buf jump_{};
   struct sigaction before_ = {};
@@ -150,6 +154,9 @@ struct Case {
   {text, needs,                                                                                     \
    CASE_OF("vmovdqu (%%r11), %%ymm0\nvmovdqu 32(%%r11), %%ymm1\nvmovdqu 64(%%r11), %%ymm2\n", text, \
            "vmovdqu %%ymm0, (%%r11)\nvmovdqu %%ymm1, 32(%%r11)\nvmovdqu %%ymm2, 64(%%r11)\nvzeroupper\n")}
+
+// A mask that has one element at least.
+#define SOME_OF_YMM1 "orb $0x80, 39(%%r11)\nvmovdqu 32(%%r11), %%ymm1\n"
 
 const std::vector<Case>& cases() {
   static const std::vector<Case> all = {
@@ -284,6 +291,34 @@ const std::vector<Case>& cases() {
       AVX_CASE(Needs::kAvx2, "andn (%%rdi), %%rax, %%rcx"),
       AVX_CASE(Needs::kAvx2, "shlx %%rax, (%%rdi), %%rdx"),
       AVX_CASE(Needs::kAvx2, "mov (%%rdi), %%rdx\nmulx 8(%%rdi), %%rax, %%rcx"),
+      // Some elements of a vector
+      AVX_CASE(Needs::kAvx, SOME_OF_YMM1 "vmaskmovps (%%rdi), %%ymm1, %%ymm0"),
+      AVX_CASE(Needs::kAvx, SOME_OF_YMM1 "vmaskmovpd 8(%%rdi), %%xmm1, %%xmm0"),
+      AVX_CASE(Needs::kAvx, SOME_OF_YMM1 "vmaskmovps %%ymm2, %%ymm1, (%%rdi)"),
+      AVX_CASE(Needs::kAvx, SOME_OF_YMM1 "vmaskmovpd %%xmm2, %%xmm1, 4(%%rdi)"),
+      AVX_CASE(Needs::kAvx, "vpcmpeqd %%xmm1, %%xmm1, %%xmm1\nvmaskmovps %%xmm2, %%xmm1, (%%rdi)"),
+      AVX_CASE(Needs::kAvx2, SOME_OF_YMM1 "vpmaskmovd (%%rdi), %%ymm1, %%ymm1"),
+      AVX_CASE(Needs::kAvx2, SOME_OF_YMM1 "vpmaskmovq %%ymm0, %%ymm1, 3(%%rdi)"),
+      CASE("pcmpeqb %%xmm2, %%xmm2\nmaskmovdqu %%xmm2, %%xmm0"),
+      CASE("orb $0x80, 39(%%r11)\nmovdqu 32(%%r11), %%xmm1\nmaskmovdqu %%xmm1, %%xmm0"),
+      AVX_CASE(Needs::kAvx, "vpcmpeqb %%xmm2, %%xmm2, %%xmm2\nvmaskmovdqu %%xmm2, %%xmm0"),
+      AVX_CASE(
+          Needs::kAvx2,
+          "vpsrad $22, %%ymm0, %%ymm0\nvpcmpeqd %%ymm1, %%ymm1, %%ymm1\nvpgatherdd %%ymm1, (%%rdi,%%ymm0,1), %%ymm2"),
+      AVX_CASE(
+          Needs::kAvx2,
+          "vpsrad $24, %%ymm0, %%ymm0\nvorps (%%rdi), %%ymm1, %%ymm1\nvgatherdps %%ymm1, 16(%%rdi,%%ymm0,2), %%ymm2"),
+      AVX_CASE(
+          Needs::kAvx2,
+          "vpsrlq $54, %%ymm0, %%ymm0\nvpcmpeqd %%xmm1, %%xmm1, %%xmm1\nvpgatherqd %%xmm1, (%%rdi,%%ymm0,1), %%xmm2"),
+      AVX_CASE(
+          Needs::kAvx2,
+          "vpsrlq $58, %%xmm0, %%xmm0\nvpcmpeqd %%xmm1, %%xmm1, %%xmm1\nvgatherqps %%xmm1, 8(%%rdi,%%xmm0,8), %%xmm2"),
+      AVX_CASE(
+          Needs::kAvx2,
+          "vpsrad $25, %%xmm0, %%xmm0\nvpcmpeqd %%ymm1, %%ymm1, %%ymm1\nvgatherdpd %%ymm1, (%%rdi,%%xmm0,4), %%ymm2"),
+      AVX_CASE(Needs::kAvx2,
+               "vpsrlq $55, %%ymm0, %%ymm0\nvmovdqu (%%rdi), %%ymm1\nvpgatherqq %%ymm1, (%%rdi,%%ymm0,1), %%ymm2"),
       AVX_CASE(Needs::kAvx512, "vmovdqu64 64(%%rdi), %%zmm0"),
       AVX_CASE(Needs::kAvx512, "vmovdqu64 %%zmm1, 128(%%rdi)"),
       AVX_CASE(Needs::kAvx512, "vmovdqu64 (%%rdi), %%ymm16\nvpaddq 32(%%rdi), %%ymm16, %%ymm0"),
@@ -352,19 +387,41 @@ TEST(PlacementInstructions, ThatAccessPartsOfAnOperandAreRefused) {
   EXPECT_TRUE(refuses([at] { asm volatile("lock cmpxchg16b (%0)" ::"r"(at) : "rax", "rdx", "memory", "cc"); }));
   EXPECT_TRUE(refuses([at] { asm volatile("lock addl $1, 6(%0)" ::"r"(at) : "memory", "cc"); }));
   EXPECT_TRUE(refuses([at] { asm volatile("mov $70, %%eax\nbts %%rax, (%0)" ::"r"(at) : "rax", "memory", "cc"); }));
-  if (has(Needs::kAvx2)) {
+  if (has(Needs::kAvx512)) {
     EXPECT_TRUE(refuses([at] {
-      asm volatile("vpcmpeqb %%ymm0, %%ymm0, %%ymm0\nvpmaskmovd %%ymm1, %%ymm0, (%0)\nvzeroupper" ::"r"(at)
-                   : "memory", "xmm0");
-    }));
-    EXPECT_TRUE(refuses([at] {
-      asm volatile(
-          "vpxor %%xmm1, %%xmm1, %%xmm1\nvpcmpeqb %%ymm0, %%ymm0, %%ymm0\nvpgatherdd %%ymm0, (%0,%%ymm1,4), %%ymm2" ::
-              "r"(at)
-          : "memory", "xmm0", "xmm1", "xmm2");
+      asm volatile("mov $5, %%eax\nkmovw %%eax, %%k1\nvmovdqu32 %%zmm1, (%0)%{%%k1%}\nvzeroupper" ::"r"(at)
+                   : "rax", "memory", "xmm1");
     }));
   }
   EXPECT_TRUE(std::ranges::all_of(elsewhere.bytes(), [](std::byte byte) { return byte == std::byte{0}; }));
+}
+
+// An element that the mask does not have may lie where nothing is.
+TEST(PlacementInstructions, WithMasksAccessNothingElse) {
+  if (!has(Needs::kAvx2)) GTEST_SKIP() << "this processor has no AVX2";
+  Elsewhere elsewhere;
+  elsewhere.end_at(8);
+  std::byte* const at = elsewhere.at();
+  const std::array<uint32_t, 8> mask = {~0u, ~0u};
+  std::array<uint32_t, 8> loaded{};
+  std::array<uint32_t, 8> gathered{};
+  std::memset(elsewhere.bytes().data(), 7, 16);
+  const auto run = [&] {
+    asm volatile(
+        "vmovdqu (%1), %%ymm0\nvpmaskmovd (%0), %%ymm0, %%ymm1\nvmovdqu %%ymm1, (%2)\n"
+        "vpmaskmovd %%ymm0, %%ymm0, (%0)\nvpcmpeqd %%ymm2, %%ymm2, %%ymm2\nvpslld $3, %%ymm2, %%ymm2\n"
+        "vpgatherdd %%ymm0, 8(%0,%%ymm2,1), %%ymm3\nvmovdqu %%ymm3, (%3)\nvzeroupper" ::"r"(at),
+        "r"(mask.data()), "r"(loaded.data()), "r"(gathered.data())
+        : "memory", "xmm0", "xmm1", "xmm2", "xmm3");
+  };
+  ASSERT_EQ(elsewhere.run(run), Executed::kDone);
+  EXPECT_EQ(loaded, (std::array<uint32_t, 8>{0x07070707, 0x07070707}));
+  EXPECT_EQ(elsewhere.bytes()[7], std::byte{0xff});
+  EXPECT_EQ(elsewhere.bytes()[8], std::byte{7});
+  EXPECT_EQ(gathered[0], ~0u);
+  EXPECT_EQ(gathered[1], ~0u);
+  elsewhere.end_at(4);
+  EXPECT_EQ(elsewhere.run(run), Executed::kNothingThere);
 }
 
 TEST(PlacementInstructions, ChangeNothingWhereNothingIs) {

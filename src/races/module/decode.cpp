@@ -48,7 +48,9 @@ void choose_register(const Decoded& instruction, unsigned number, MemoryAccess& 
 
 bool decode_instruction(const Registers& registers, const uint8_t* code, size_t bytes, DecodedInstruction& decoded) {
   Decoded instruction;
-  if (!zydis::decode(code, bytes, instruction) || zydis::is_masked(instruction.head)) return false;
+  if (!zydis::decode(code, bytes, instruction) || zydis::is_masked_by_vector(instruction.head) ||
+      zydis::is_masked_by_register(instruction.head))
+    return false;
   decoded.length = instruction.head.length;
   decoded.count = 0;
   for (unsigned i = 0; i < instruction.head.operand_count; ++i) {

@@ -9,6 +9,7 @@ namespace {
 
 using zydis::Decoded;
 using zydis::is_hidden_stack;
+using zydis::is_thread_local;
 using zydis::number_of;
 
 bool is_memory(const ZydisDecodedOperand& operand) {
@@ -37,7 +38,7 @@ bool is_peculiar(const Decoded& decoded) {
   const bool is_of_known_form = head.encoding == ZYDIS_INSTRUCTION_ENCODING_LEGACY ||
                                 head.encoding == ZYDIS_INSTRUCTION_ENCODING_VEX ||
                                 head.encoding == ZYDIS_INSTRUCTION_ENCODING_EVEX;
-  return zydis::is_masked(head) || is_broadcast || !is_of_known_form || head.address_width != 64 ||
+  return zydis::is_masked_by_register(head) || is_broadcast || !is_of_known_form || head.address_width != 64 ||
          head.meta.branch_type == ZYDIS_BRANCH_TYPE_FAR;
 }
 
@@ -82,7 +83,7 @@ bool decode_string(const Decoded& decoded, const Registers& registers, Instructi
   for (const ZydisDecodedOperand& operand : decoded.all())
     if (is_memory(operand)) {
       // Only rsi's segment can be overridden.
-      if (zydis::is_thread_local(operand.mem)) return false;
+      if (is_thread_local(operand.mem)) return false;
       out.bytes = static_cast<uint8_t>(operand.size / 8);
     }
   constexpr greg_t kDirection = 0x400;
@@ -91,6 +92,70 @@ bool decode_string(const Decoded& decoded, const Registers& registers, Instructi
   out.while_differs = (head.attributes & ZYDIS_ATTRIB_HAS_REPNE) != 0;
   out.is_downwards = (registers[REG_EFL] & kDirection) != 0;
   return true;
+}
+
+// Returns the number of the vector register that this is, or is the lower half of; -1 for any other.
+int8_t vector_of(ZydisRegister which) {
+  const ZydisRegisterClass of = ZydisRegisterGetClass(which);
+  if (of != ZYDIS_REGCLASS_XMM && of != ZYDIS_REGCLASS_YMM) return -1;
+  return ZydisRegisterGetId(which);
+}
+
+// The operands of a load are the vector, the mask and memory, and those of a store memory, the mask and the vector; those of the
+// moves of single bytes are the vector, the mask, and memory that is not written down.
+bool decode_masked_move(const Decoded& decoded, const Registers& registers, Instruction& out) {
+  const ZydisDecodedInstruction& head = decoded.head;
+  const bool moves_bytes = head.mnemonic == ZYDIS_MNEMONIC_MASKMOVDQU || head.mnemonic == ZYDIS_MNEMONIC_VMASKMOVDQU;
+  const auto of_memory = std::ranges::find_if(decoded.all(), is_memory);
+  if (decoded.all().size() < 3 || of_memory == decoded.all().end()) return false;
+  const bool is_load = !moves_bytes && of_memory != decoded.all().begin();
+  out.kind = is_load ? Instruction::Kind::kMaskedLoad : Instruction::Kind::kMaskedStore;
+  out.vector = vector_of(decoded.operands[is_load || moves_bytes ? 0 : 2].reg.value);
+  out.mask = vector_of(decoded.operands[1].reg.value);
+  out.clears_rest = is_load;
+  const bool has_long_elements =
+      head.mnemonic == ZYDIS_MNEMONIC_VMASKMOVPD || head.mnemonic == ZYDIS_MNEMONIC_VPMASKMOVQ;
+  out.bytes = moves_bytes ? 1 : has_long_elements ? 8 : 4;
+  out.elements = static_cast<uint8_t>(of_memory->size / 8 / out.bytes);
+  out.address = zydis::address_of(of_memory->mem, registers, head.length);
+  return out.vector >= 0 && out.mask >= 0 && !is_thread_local(of_memory->mem);
+}
+
+// The operands are the vector, memory and the mask. There are as many elements as the longer of the vector and the index has.
+bool decode_gather(const Decoded& decoded, const Registers& registers, Instruction& out) {
+  const ZydisDecodedInstruction& head = decoded.head;
+  switch (head.mnemonic) {
+    case ZYDIS_MNEMONIC_VGATHERDPS:
+    case ZYDIS_MNEMONIC_VPGATHERDD:
+      out.bytes = 4, out.index_bytes = 4;
+      break;
+    case ZYDIS_MNEMONIC_VGATHERQPS:
+    case ZYDIS_MNEMONIC_VPGATHERQD:
+      out.bytes = 4, out.index_bytes = 8;
+      break;
+    case ZYDIS_MNEMONIC_VGATHERDPD:
+    case ZYDIS_MNEMONIC_VPGATHERDQ:
+      out.bytes = 8, out.index_bytes = 4;
+      break;
+    case ZYDIS_MNEMONIC_VGATHERQPD:
+    case ZYDIS_MNEMONIC_VPGATHERQQ:
+      out.bytes = 8, out.index_bytes = 8;
+      break;
+    default:
+      return false;
+  }
+  if (decoded.all().size() < 3) return false;
+  const ZydisDecodedOperandMem& memory = decoded.operands[1].mem;
+  out.kind = Instruction::Kind::kGather;
+  out.vector = vector_of(decoded.operands[0].reg.value);
+  out.mask = vector_of(decoded.operands[2].reg.value);
+  out.clears_rest = true;
+  out.elements = static_cast<uint8_t>(head.avx.vector_length / 8 / std::max(out.bytes, out.index_bytes));
+  out.index = vector_of(memory.index);
+  out.index_scale = memory.scale;
+  // The index is a vector, which is no part of this address.
+  out.address = zydis::address_of(memory, registers, head.length);
+  return out.vector >= 0 && out.mask >= 0 && out.index >= 0 && !is_thread_local(memory);
 }
 
 // Chooses a register for the operand's address that can be named without a prefix, and needs no displacement.
@@ -155,15 +220,17 @@ bool decode_instruction(const Registers& registers, const uint8_t* code, size_t 
   out.length = head.length;
   if (is_peculiar(decoded)) return false;
   if (head.meta.category == ZYDIS_CATEGORY_STRINGOP) return decode_string(decoded, registers, out);
+  if (zydis::is_masked_by_vector(head)) return decode_masked_move(decoded, registers, out);
 
   const ZydisDecodedOperand* place = nullptr;
   for (const ZydisDecodedOperand& operand : decoded.all()) {
     if (!is_memory(operand) || is_hidden_stack(operand)) continue;
+    if (operand.mem.type == ZYDIS_MEMOP_TYPE_VSIB) return decode_gather(decoded, registers, out);
     if (place != nullptr || operand.mem.type != ZYDIS_MEMOP_TYPE_MEM) return false;
     place = &operand;
   }
   if (place == nullptr || place->visibility != ZYDIS_OPERAND_VISIBILITY_EXPLICIT) return false;
-  if (zydis::is_thread_local(place->mem)) return false;
+  if (is_thread_local(place->mem)) return false;
   if (place->size == 0 || place->size % 8 != 0 || place->size / 8 > kMostOperandBytes) return false;
   out.bytes = static_cast<uint8_t>(place->size / 8);
   out.reads = (place->actions & ZYDIS_OPERAND_ACTION_MASK_READ) != 0;

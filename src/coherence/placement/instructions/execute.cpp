@@ -1,5 +1,6 @@
 #include "coherence/placement/instructions/execute.h"
 
+#include <cpuid.h>
 #include <sched.h>
 #include <sys/mman.h>
 
@@ -61,6 +62,65 @@ uint64_t saved_features(const ucontext_t& context) {
   std::memcpy(&features, state + kOffset + 2 * sizeof magic, sizeof features);
   return magic == kMagic ? features : 0;
 }
+
+// Where a context has the upper halves. The question takes microseconds where a hypervisor answers it, so it is asked before the first fault.
+const uint32_t offset_of_upper_halves = [] {
+  uint32_t size = 0, offset = 0, c = 0, d = 0;
+  return __get_cpuid_count(0xd, 2, &size, &offset, &c, &d) != 0 ? offset : 0;
+}();
+
+// The vector registers in a signal's context: 16 of at most 32 bytes. What the kernel has saved has the layout of xsave (Intel SDM
+// volume 1, 13.4): the lower halves are where fxsave puts them, the upper halves where the processor says, and a bit of the header
+// says whether a part is other than zero.
+class Vectors {
+ public:
+  static constexpr size_t kBytes = 32;
+  using Bytes = std::array<std::byte, kBytes>;
+
+  explicit Vectors(const ucontext_t& context)
+      : state_(reinterpret_cast<std::byte*>(context.uc_mcontext.fpregs)), saved_(saved_features(context)) {}
+  [[nodiscard]] bool are_known() const { return (saved_ & kSseState) != 0; }
+
+  [[nodiscard]] Bytes get(int number) const {
+    Bytes bytes{};
+    const uint64_t in_use = header();
+    if ((in_use & kSseState) != 0) std::memcpy(bytes.data(), lower(number), kBytes / 2);
+    if ((in_use & saved_ & kAvxState) != 0) std::memcpy(bytes.data() + kBytes / 2, upper(number), kBytes / 2);
+    return bytes;
+  }
+  void set(int number, const Bytes& bytes) {
+    const uint64_t in_use = header();
+    if ((in_use & kSseState) == 0) std::memset(lower(0), 0, kRegisters * kBytes / 2);
+    std::memcpy(lower(number), bytes.data(), kBytes / 2);
+    if ((saved_ & kAvxState) != 0) {
+      if ((in_use & kAvxState) == 0) std::memset(upper(0), 0, kRegisters * kBytes / 2);
+      std::memcpy(upper(number), bytes.data() + kBytes / 2, kBytes / 2);
+    }
+    const uint64_t now = in_use | (saved_ & (kSseState | kAvxState));
+    std::memcpy(state_ + kHeader, &now, sizeof now);
+  }
+
+ private:
+  static constexpr uint64_t kSseState = 0x02;
+  static constexpr size_t kRegisters = 16;
+  static constexpr size_t kLower = 160;
+  static constexpr size_t kHeader = 512;
+
+  [[nodiscard]] uint64_t header() const {
+    uint64_t in_use = 0;
+    std::memcpy(&in_use, state_ + kHeader, sizeof in_use);
+    return in_use;
+  }
+  [[nodiscard]] std::byte* lower(int number) const {
+    return state_ + kLower + static_cast<size_t>(number) * kBytes / 2;
+  }
+  [[nodiscard]] std::byte* upper(int number) const {
+    return state_ + offset_of_upper_halves + static_cast<size_t>(number) * kBytes / 2;
+  }
+
+  std::byte* state_;
+  uint64_t saved_;
+};
 
 // Writes code for this processor.
 class Code {
@@ -235,6 +295,10 @@ Executed Executor::execute(ucontext_t& context, Operands& operands) {
     case Kind::kLoadString:
     case Kind::kCompareString:
       return one_of_string(instruction, context, operands);
+    case Kind::kMaskedLoad:
+    case Kind::kMaskedStore:
+    case Kind::kGather:
+      return move_elements(instruction, context, operands);
   }
   go_on_behind(instruction, registers);
   return Executed::kDone;
@@ -300,6 +364,47 @@ Executed Executor::move_string(const Instruction& instruction, Registers& regist
   to += step;
   if (instruction.repeats) count -= elements;
   if (!instruction.repeats || count == 0) go_on_behind(instruction, registers);
+  return Executed::kDone;
+}
+
+// Only what the mask has is accessed: what lies between need not exist. Elements of the mask that lie one behind the other are accessed as
+// one, so that each word is.
+Executed Executor::move_elements(const Instruction& instruction, ucontext_t& context, Operands& operands) {
+  Vectors vectors(context);
+  if (!vectors.are_known()) return Executed::kNotUnderstood;
+  const size_t bytes = instruction.bytes;
+  const bool gathers = instruction.kind == Instruction::Kind::kGather;
+  const Vectors::Bytes mask = vectors.get(instruction.mask);
+  const Vectors::Bytes index = gathers ? vectors.get(instruction.index) : Vectors::Bytes{};
+  Vectors::Bytes vector = vectors.get(instruction.vector);
+  const auto has = [&](size_t element) {
+    return element < instruction.elements && (mask[(element + 1) * bytes - 1] & std::byte{0x80}) != std::byte{0};
+  };
+  const auto address_of = [&](size_t element) -> uint64_t {
+    if (!gathers) return instruction.address + element * bytes;
+    int64_t distance = 0;
+    std::memcpy(&distance, index.data() + element * instruction.index_bytes, instruction.index_bytes);
+    if (instruction.index_bytes == sizeof(int32_t)) distance = static_cast<int32_t>(distance);
+    return instruction.address + static_cast<uint64_t>(distance) * instruction.index_scale;
+  };
+  const bool loads = instruction.kind != Instruction::Kind::kMaskedStore;
+  for (size_t first = 0; first < instruction.elements;) {
+    if (!has(first)) {
+      if (loads && !gathers) std::ranges::fill(std::span(vector).subspan(first * bytes, bytes), std::byte{0});
+      ++first;
+      continue;
+    }
+    size_t end = first + 1;
+    while (!gathers && has(end)) ++end;
+    const std::span<std::byte> part = std::span(vector).subspan(first * bytes, (end - first) * bytes);
+    if (loads ? !operands.load(address_of(first), part) : !operands.store(address_of(first), part))
+      return Executed::kNothingThere;
+    first = end;
+  }
+  if (instruction.clears_rest) std::ranges::fill(std::span(vector).subspan(instruction.elements * bytes), std::byte{0});
+  if (loads) vectors.set(instruction.vector, vector);
+  if (gathers) vectors.set(instruction.mask, {});
+  go_on_behind(instruction, context.uc_mcontext.gregs);
   return Executed::kDone;
 }
 

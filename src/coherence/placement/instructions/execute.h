@@ -54,6 +54,7 @@ class Executor {
   Executed execute_ordinary(const Instruction& instruction, ucontext_t& context, Operands& operands);
   Executed execute_atomic(const Instruction& instruction, ucontext_t& context, Operands& operands);
   Executed move_string(const Instruction& instruction, Registers& registers, Operands& operands);
+  Executed move_elements(const Instruction& instruction, ucontext_t& context, Operands& operands);
   Executed one_of_string(const Instruction& instruction, ucontext_t& context, Operands& operands);
   // Executes the copy with the context's registers on window.operand. The results are in the window, and in the context's vectors.
   [[nodiscard]] bool run(const Instruction& instruction, const ucontext_t& context, Window& window);

@@ -22,15 +22,18 @@ inline constexpr size_t kMostInstructionBytes = 15;
 
 struct Instruction {
   enum class Kind : uint8_t {
-    kOrdinary,      // one operand in memory, and a copy of it is executed
-    kPush,          // the operand goes to the stack,
-    kPop,           // or comes from there
-    kJump,          // the operand is where the program goes on,
-    kCall,          // and the stack receives where it returns to
-    kMoveString,    // from rsi to rdi
-    kStoreString,   // rax to rdi
-    kLoadString,    // rsi to rax
-    kCompareString  // rsi, or rax, with rdi
+    kOrdinary,       // one operand in memory, and a copy of it is executed
+    kPush,           // the operand goes to the stack,
+    kPop,            // or comes from there
+    kJump,           // the operand is where the program goes on,
+    kCall,           // and the stack receives where it returns to
+    kMoveString,     // from rsi to rdi
+    kStoreString,    // rax to rdi
+    kLoadString,     // rsi to rax
+    kCompareString,  // rsi, or rax, with rdi
+    kMaskedLoad,     // the elements of a vector that a mask has,
+    kMaskedStore,    // to where the operand is, one behind the other
+    kGather,         // or from where an index says, each by itself
   };
   Kind kind = Kind::kOrdinary;
   uint8_t length = 0;      // of the instruction, in bytes
@@ -54,11 +57,21 @@ struct Instruction {
   bool while_differs = false;     // or until they are equal
   bool with_accumulator = false;  // a comparison with rax, not with rsi
   bool is_downwards = false;
+
+  // Of one for the elements that a mask has: the numbers of vector registers (0 to 15). An element belongs to the mask if its highest
+  // bit in the mask's register is set.
+  uint8_t elements = 0;  // `bytes` are those of one of them
+  int8_t vector = -1;    // what is loaded or stored
+  int8_t mask = -1;
+  bool clears_rest = false;  // a load clears the rest of the vector's register
+  int8_t index = -1;         // of a gather: where its elements are, from the operand's address on,
+  uint8_t index_bytes = 0;   // in numbers of so many bytes, with a sign,
+  uint8_t index_scale = 0;   // each of which counts so many bytes
 };
 
 // Decodes the instruction at `code`, of which `bytes` may be read, with the registers before it. Returns false for an instruction
-// that cannot be executed elsewhere: it accesses some elements of a vector only (masks, gathers, scatters), more than one place, more
-// than kMostOperandBytes, or what no ordinary program does. Async-signal-safe.
+// that cannot be executed elsewhere: it accesses some elements of a vector of AVX-512 only (masks, gathers, scatters), more than one
+// place, more than kMostOperandBytes, or what no ordinary program does. Async-signal-safe.
 using DecodeInstruction = bool (*)(const Registers& registers, const uint8_t* code, size_t bytes, Instruction& decoded);
 bool decode_instruction(const Registers& registers, const uint8_t* code, size_t bytes, Instruction& decoded);
 

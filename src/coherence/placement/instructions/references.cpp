@@ -27,8 +27,8 @@ bool InstructionReferences::serve(PageId page, ucontext_t& context, bool& was_re
   uint64_t code = 0;
   std::memcpy(&code, reinterpret_cast<const void*>(at), sizeof code);
   die(1,
-      "an instruction refers to a page in another node's memory, and cannot be executed there, because it has a mask, gathers or "
-      "scatters, or is an atomic one of more than an aligned word of 8 bytes. Run the program on one machine without --net, where "
+      "an instruction refers to a page in another node's memory, and cannot be executed there, because it has a mask of "
+      "AVX-512, gathers or scatters by one, or is an atomic one of more than an aligned word of 8 bytes. Run the program on one machine without --net, where "
       "such pages are mapped, or with --policy always-migrate, which brings pages to whoever uses them. Its address, and its first "
       "8 bytes as a number:",
       at, code);
