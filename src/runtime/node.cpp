@@ -95,6 +95,7 @@ Status Node::start(const std::function<Status(Node&)>& prepare) {
     set_thread_hooks(nullptr, nullptr);
     set_line_protocol(nullptr);
     set_translated_memory(nullptr);
+    set_remote_memory(nullptr, 0);
     set_shared_copies(nullptr, nullptr);
     refuse_thread_sync(nullptr);
     races::CompiledDetector::leave();

@@ -50,8 +50,8 @@ HazardSlots* g_hazard_slots = nullptr;
 // What executes instructions that refer to remote pages, up to the process's last fault; nullptr if there are none.
 std::unique_ptr<placement::InstructionReferences> g_references;
 
-// Pages in another node's memory that cannot be mapped here are referred to by operations, which the fault handler makes for the
-// program's instructions.
+// Pages in another node's memory that cannot be mapped here are referred to by operations, which the runtime of compiled checks makes
+// where the program has some, and the fault handler for other instructions.
 Status build_references(const Region& region, Protocol& protocol) {
   auto* const memory = dynamic_cast<RemoteMemory*>(&protocol);
   if (memory == nullptr || !memory->has_remote_pages()) return {};
@@ -61,6 +61,7 @@ Status build_references(const Region& region, Protocol& protocol) {
   auto references = placement::InstructionReferences::create(region, *memory, decode);
   if (!references) return tl::unexpected(references.error());
   g_references = std::make_unique<placement::InstructionReferences>(std::move(*references));
+  set_remote_memory(memory, region.page_shift());
   return {};
 }
 

@@ -178,6 +178,16 @@ void Machine::fault(unsigned page, bool is_write) {
   thread.records.clear();
 }
 
+void Machine::refer(const Op& op) {
+  Thread& thread = *running;
+  thread.refers = true;
+  execute_by_references(op);
+  thread.refers = false;
+  thread.looked = false;
+  thread.records.clear();
+  thread.faults = {};
+}
+
 void Machine::execute(const Op& op) {
   Thread& thread = *running;
   const bool writes = op.type == OpType::kStore || op.type == OpType::kAdd;
@@ -187,19 +197,23 @@ void Machine::execute(const Op& op) {
     thread.records.clear();
     return;
   }
+  // What the thread finds may be wrong when it acts on it.
+  if (looks_first()) {
+    stop(Thread::At::kStep, nullptr);
+    const bool is_said = is_said_remote(thread.node, op.page);
+    thread.looked = true;
+    thread.records.push_back({.what = 4, .result = is_said});
+    if (is_said) {
+      stop(Thread::At::kStep, nullptr);
+      return refer(op);
+    }
+  }
   while (true) {
     stop(Thread::At::kStep, nullptr);
     const bool lacks_first = !allows(thread.node, op.page, writes);
     if (!lacks_first && (op.type != OpType::kMove || allows(thread.node, op.to, true))) break;
     const unsigned lacking = lacks_first ? op.page : op.to;
-    if (is_remote(thread.node, lacking)) {
-      thread.refers = true;
-      execute_by_references(op);
-      thread.refers = false;
-      thread.records.clear();
-      thread.faults = {};
-      return;
-    }
+    if (is_remote(thread.node, lacking)) return refer(op);
     fault(lacking, !lacks_first || writes);
   }
   uint64_t& word = words(thread.node, op.page)[op.word];
@@ -208,6 +222,7 @@ void Machine::execute(const Op& op) {
   if (op.type == OpType::kAdd) word += op.value;
   if (op.type == OpType::kMove) words(thread.node, op.to)[op.word] = word;
   thread.faults = {};
+  if (std::exchange(thread.looked, false)) thread.records.clear();
 }
 
 void Machine::play() {
@@ -385,6 +400,7 @@ void World::start() {
   for (const auto& thread : machine_->threads) {
     thread->pc = 0;
     thread->refers = false;
+    thread->looked = false;
     thread->registers = {};
     thread->faults = {};
     thread->records.clear();
@@ -503,7 +519,7 @@ void World::serialise(std::vector<uint8_t>& out) const {
     if (thread->at == Thread::At::kIdle || thread->at == Thread::At::kEnd) continue;
     add(reinterpret_cast<uintptr_t>(thread->address));
     add(thread->page | uint64_t{thread->is_write} << 8 | uint64_t{machine_->ways(*thread)} << 16 |
-        uint64_t{thread->refers} << 24);
+        uint64_t{thread->refers} << 24 | uint64_t{thread->looked} << 25);
     if (thread->role == Thread::Role::kHandler) add_packet(thread->packet);
     for (const Seen& record : thread->records) {
       add(record.what);

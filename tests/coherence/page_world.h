@@ -134,6 +134,7 @@ struct ThreadState {
   bool answer = false;        // what the explorer has answered at kAnswer
   uint8_t pc = 0;
   bool refers = false;  // its operation is executed by operations of the protocol
+  bool looked = false;  // its operation has looked whether the page is remote
   std::array<uint64_t, kRegisters> registers{};
   // These members describe the fault that the thread is in.
   unsigned page = 0;
@@ -218,6 +219,9 @@ class Machine {
   // Returns whether an access that the node's rights to the page do not allow is made by the protocol, which execute_by_references() does.
   [[nodiscard]] virtual bool is_remote(unsigned /*node*/, unsigned /*page*/) const { return false; }
   virtual void execute_by_references(const Op& /*op*/) {}
+  // Returns whether compiled code looks first whether a page is remote, and has the protocol make the access then.
+  [[nodiscard]] virtual bool looks_first() const { return false; }
+  [[nodiscard]] virtual bool is_said_remote(unsigned /*node*/, unsigned /*page*/) const { return false; }
   // A thread is about to make an operation on a node's frame of the page.
   virtual void check_reference(unsigned /*at*/, unsigned /*page*/) {}
   // Carries out an operation that is no access.
@@ -247,6 +251,7 @@ class Machine {
 
  private:
   void fault(unsigned page, bool is_write);
+  void refer(const Op& op);
   void execute(const Op& op);
   void over() const;
   [[nodiscard]] bool is_time_asked(const Thread& thread) const;

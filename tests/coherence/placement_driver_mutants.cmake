@@ -176,4 +176,6 @@ mutate([[    operation(at);
   if (!is(Mutant::kReferenceEndsEarly)) end_use(]])
 # kRefersToOwnFrame
 mutate([[  return record.right == State::kGlobal ? record.home() : self_;]] [[  return record.right == State::kGlobal && !is(Mutant::kRefersToOwnFrame) ? record.home() : self_;]])
+# kSaidRemoteForGood
+mutate([[    remote_pages_[page].store(0, std::memory_order_relaxed);]] [[    if (!is(Mutant::kSaidRemoteForGood)) remote_pages_[page].store(0, std::memory_order_relaxed);]])
 in_file("")

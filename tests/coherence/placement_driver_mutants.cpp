@@ -94,6 +94,8 @@ const char* name(Mutant mutant) {
       return "a reference is over before its operation is made";
     case Mutant::kRefersToOwnFrame:
       return "a reference to global memory is made in the node's own frame";
+    case Mutant::kSaidRemoteForGood:
+      return "the table says of a page that has come back that it is remote";
     case Mutant::kCount:
       break;
   }

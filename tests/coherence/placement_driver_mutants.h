@@ -56,6 +56,7 @@ enum class Mutant : uint8_t {
   kNotPinned,           // a page is not pinned before the first event
   kReferenceEndsEarly,  // a reference is over before its operation is made
   kRefersToOwnFrame,    // a reference to a page in global memory is made in the node's own frame
+  kSaidRemoteForGood,   // the table says of a page that has come back that it is remote
   kCount
 };
 [[nodiscard]] const char* name(Mutant mutant);

@@ -41,6 +41,14 @@ DriverScenario remote(DriverScenario scenario) {
   return scenario;
 }
 
+// And compiled code looks whether pages are remote.
+DriverScenario by_checks(DriverScenario scenario) {
+  scenario = remote(std::move(scenario));
+  scenario.name += ", by checks";
+  scenario.checks = true;
+  return scenario;
+}
+
 }  // namespace
 
 std::vector<DriverScenario> driver_scenarios() {
@@ -96,6 +104,11 @@ std::vector<DriverScenario> driver_scenarios() {
                  Pin::kGlobal)),
       remote(machine("thawed", 2, {0}, {1, 0}, {{store(0, 1), load(0)}, {store(0, 2, 1), thaw()}})),
       remote(machine("thawed away from home", 3, {0}, {1, 2, 0}, {{store(0, 1)}, {store(0, 2)}, {thaw()}})),
+      by_checks(machine("SB, other homes", 2, {1, 0}, {0, 1}, {{store(0, 1), load(1)}, {store(1, 1), load(0)}})),
+      by_checks(machine("a counter", 2, {0}, {0, 1}, {{add(0)}, {add(0), add(0, 1)}})),
+      by_checks(
+          machine("a reader and a writer of one node", 2, {0}, {1, 1, 0}, {{load(0)}, {store(0, 1)}, {store(0, 2)}})),
+      by_checks(machine("thawed", 2, {0}, {1, 0}, {{store(0, 1), load(0)}, {store(0, 2, 1), thaw()}})),
   };
 }
 

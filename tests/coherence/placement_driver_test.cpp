@@ -302,6 +302,9 @@ TEST_P(PlacementDriver, AReferenceReadsAndWritesAnyBytesWhereThePageIs) {
       ASSERT_EQ(std::memcmp(machine.node(0).region->alias(PageId(0)), model.data(), model.size()), 0);
     }
   EXPECT_TRUE(away.is_remote(PageId(0)));
+  EXPECT_EQ(away.remote_pages()[0], 1);
+  EXPECT_EQ(away.remote_pages()[1], 0);
+  EXPECT_EQ(machine.node(0).driver->remote_pages()[0], 0);
   EXPECT_FALSE(machine.node(0).driver->is_remote(PageId(0)));
   EXPECT_EQ(machine.counted(Counter::kGlobalMaps), 0u);
   EXPECT_EQ(machine.counted(Counter::kPagesFetched), 0u);

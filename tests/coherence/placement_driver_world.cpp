@@ -58,21 +58,31 @@ struct DriverState {
     std::array<std::array<std::byte, sizeof(Record)>, kMaxPages> records;
     uint64_t listed = 0;
     uint64_t to_thaw = 0;
+    std::array<uint8_t, kMaxPages> said_remote{};
   };
+  [[nodiscard]] bool is_said_remote(unsigned page) const {
+    return driver.has_remote_pages_ && driver.remote_pages_[PageId(page)].load() != 0;
+  }
+  void say_remote(unsigned page, uint8_t is) const {
+    if (driver.has_remote_pages_) driver.remote_pages_[PageId(page)].store(is);
+  }
   void save(Saved& saved) const {
     for (unsigned p = 0; p < kMaxPages; ++p)
       std::memcpy(saved.records[p].data(), static_cast<const void*>(&record(p)), sizeof(Record));
+    for (unsigned p = 0; p < kMaxPages; ++p) saved.said_remote[p] = is_said_remote(p) ? 1 : 0;
     saved.listed = driver.listed_.load();
     saved.to_thaw = driver.to_thaw_.load();
   }
   void put_back(const Saved& saved) const {
     for (unsigned p = 0; p < kMaxPages; ++p)
       std::memcpy(static_cast<void*>(&record(p)), saved.records[p].data(), sizeof(Record));
+    for (unsigned p = 0; p < kMaxPages; ++p) say_remote(p, saved.said_remote[p]);
     driver.listed_.store(saved.listed);
     driver.to_thaw_.store(saved.to_thaw);
   }
   void clear() const {
     for (unsigned p = 0; p < kMaxPages; ++p) std::construct_at(&record(p));
+    for (unsigned p = 0; p < kMaxPages; ++p) say_remote(p, 0);
     driver.listed_.store(0);
     driver.to_thaw_.store(0);
   }
@@ -89,7 +99,8 @@ struct DriverState {
                     uint64_t{p.has_request} << 16 | uint64_t{p.held} << 17 | uint64_t{p.has_order} << 18 |
                     uint64_t{of.is_begun} << 19 | uint64_t{of.is_used} << 20 | uint64_t{of.is_listed} << 21 |
                     uint64_t{of.is_to_thaw} << 22 | uint64_t{of.memo.is_placed} << 23 | byte(of.right) << 24 |
-                    byte(p.waiting_to_read) << 32 | byte(p.waiting_to_write) << 40 | byte(p.returning) << 48);
+                    uint64_t{is_said_remote(n)} << 31 | byte(p.waiting_to_read) << 32 | byte(p.waiting_to_write) << 40 |
+                    byte(p.returning) << 48);
       out.push_back((of.is_listed ? of.next_listed : 0) | (of.is_to_thaw ? of.next_to_thaw : 0) << 32);
       out.push_back(byte(d.placement) | uint64_t{d.is_written} << 3 | uint64_t{d.has_to_thaw} << 4 | byte(d.pin) << 5 |
                     byte(d.work) << 8 | d.holders.bits() << 16 | d.awaited.bits() << 24 | d.readers.bits() << 32 |
@@ -146,6 +157,7 @@ class Machine final : public exploring_pages::MachineOf<Driver, DriverState> {
                    .most_faults = kMostFaults}),
         pin_(scenario.pin),
         remote_(scenario.remote),
+        checks_(scenario.checks),
         pinned_(homes, scenario.pin) {
     for (const auto& program : scenario.programs)
       for (const Op& op : program) reconsiders_ = reconsiders_ || op.type == OpType::kThaw;
@@ -205,6 +217,10 @@ class Machine final : public exploring_pages::MachineOf<Driver, DriverState> {
     const auto& record = state(node).record(page);
     record.lock.assume_held();
     return remote_ && record.right == State::kGlobal && parts.homes[page] != node;
+  }
+  [[nodiscard]] bool looks_first() const override { return checks_; }
+  [[nodiscard]] bool is_said_remote(unsigned node, unsigned page) const override {
+    return state(node).is_said_remote(page);
   }
   void execute_by_references(const Op& op) override {
     exploring_pages::Thread& thread = *running;
@@ -271,6 +287,7 @@ class Machine final : public exploring_pages::MachineOf<Driver, DriverState> {
 
   const Pin pin_;
   const bool remote_;
+  const bool checks_;
   PinnedHomes pinned_;
   bool reconsiders_ = false;
   std::vector<int> files_;
@@ -290,7 +307,7 @@ std::string Machine::check() const {
   return {};
 }
 
-// (D1) to (D3), which hold whenever the page's lock is free.
+// (D1) to (D3), and (D6), which hold whenever the page's lock is free.
 std::string Machine::check(unsigned node, unsigned page) const {
   auto& lock = const_cast<SpinLock&>(this->lock(node, page));
   if (!lock.try_lock()) return {};
@@ -309,6 +326,8 @@ std::string Machine::check(unsigned node, unsigned page) const {
   if (nodes[node].rights.of(page) > most)
     return fmt::format("D1: node {} has more rights to page {} than its state says", node, page);
   record.lock.assume_held();
+  if (remote_ && state(node).is_said_remote(page) != (record.right == State::kGlobal && !is_home))
+    return fmt::format("D6: the table of node {} does not say whether page {} is remote", node, page);
   if (of.waits_for_hold() && of.returning == 0 && !record.is_listed)
     return fmt::format("D2: an order waits at node {} for page {}, which is not in the list", node, page);
   const Directory& entry = of.directory;

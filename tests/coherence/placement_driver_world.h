@@ -32,6 +32,7 @@ struct DriverScenario {
   DriverAnswers answers = DriverAnswers::kAny;
   Pin pin = Pin::kNone;  // of every page
   bool remote = false;   // nodes cannot map each other's frames
+  bool checks = false;   // and the programs are compiled to look whether pages are remote
   Mutant mutant = Mutant::kNone;
 };
 

@@ -53,6 +53,8 @@ for plain in plain.o libplain.a "-L. -lplain"; do
   says "is not compiled with access checks" 0 "$bin/mgcc" main.o "${plain_words[@]}" -o in_parts
   [[ -z $("$bin/mgcc" -Wno-multigrain-unchecked-object main.o "${plain_words[@]}" -o in_parts 2>&1) ]] || fail "-Wno-multigrain-unchecked-object warns"
 done
+says "-fmultigrain-references excludes -fmultigrain-count" 2 "$bin/mgcc" -fmultigrain-references -fmultigrain-count -c main.c
+says "-fmultigrain-references excludes -fmultigrain-translate" 2 "$bin/mgcc" -fmultigrain-translate -fmultigrain-references -c main.c
 says "libplain.a(plain.o) is not compiled" 2 "$bin/mgcc" -Werror=multigrain-unchecked-object main.o libplain.a -o in_parts
 [[ -z $("$bin/mgcc" -fno-multigrain-checks main.c plain.o -o in_parts 2>&1) ]] || fail "mgcc warns of a program without any checks"
 # Checks of another version: the number follows the name in the note.

@@ -158,6 +158,8 @@ Result<Request> understand(const std::vector<std::string>& arguments) {
       request.races = argument == "-fmultigrain-races";
     } else if (argument == "-fmultigrain-translate" || argument == "-fno-multigrain-translate") {
       request.translate = argument == "-fmultigrain-translate";
+    } else if (argument == "-fmultigrain-references" || argument == "-fno-multigrain-references") {
+      request.references = argument == "-fmultigrain-references";
     } else if (argument.starts_with("-fmultigrain-checks=")) {
       const std::string_view list = argument.substr(argument.find('=') + 1);
       if (const Status known = check_list(list); !known) return tl::unexpected(known.error());
@@ -225,8 +227,17 @@ Result<Request> understand(const std::vector<std::string>& arguments) {
         "-fmultigrain-races excludes {}: a run that looks for races has page protocols whose accesses the hardware finds, and the "
         "wall clock",
         request.translate ? "-fmultigrain-translate" : "-fmultigrain-count");
+  if (request.references && (request.translate || request.threads || request.count || request.races))
+    return fail(
+        "-fmultigrain-references excludes {}",
+        request.translate ? "-fmultigrain-translate: an access is looked up in one way"
+        : request.threads
+            ? "-fmultigrain-threads: what threads share is not all at addresses that compiled code can tell from private ones"
+        : request.count
+            ? "-fmultigrain-count: the counted clock and --record have no references to other nodes' memory"
+            : "-fmultigrain-races: a run that looks for races has page protocols whose accesses the hardware finds");
   // Page protocols need no checks.
-  if (request.races) request.checks = false;
+  if (request.races || request.references) request.checks = false;
   if (request.links && request.translate)
     if (const Status translated = check_translated(request.arguments); !translated)
       return tl::unexpected(translated.error());
@@ -253,6 +264,7 @@ void add_flags_of_checks(std::vector<std::string>& flags, const Request& request
     flags.insert(flags.end(), {"-Xclang", "-mllvm", "-Xclang", word});
   };
   if (request.translate) option("-multigrain-translate");
+  if (request.references) option("-multigrain-references");
   if (!request.optimisations.empty()) option("-multigrain-checks=" + request.optimisations);
   if (!request.polls) option("-multigrain-polls=0");
   if (request.sequential) option("-multigrain-sequential");
@@ -286,7 +298,7 @@ std::vector<std::string> compile_flags(const Request& request, const Places& pla
   if (request.count_memory) flags.insert(flags.end(), {"-Xclang", "-mllvm", "-Xclang", "-multigrain-count-memory"});
   if (request.count && request.translate)
     flags.insert(flags.end(), {"-Xclang", "-mllvm", "-Xclang", "-multigrain-count-translate"});
-  if (request.checks || request.translate) add_flags_of_checks(flags, request, places);
+  if (request.checks || request.translate || request.references) add_flags_of_checks(flags, request, places);
   if (request.count && request.checks && !request.translate)
     flags.insert(flags.end(), {"-Xclang", "-mllvm", "-Xclang", "-multigrain-count-checks"});
   // The plugin comes before that of threads, which makes calls out of atomic operations.
@@ -330,7 +342,8 @@ std::vector<std::string> command(const Request& request, const Places& places) {
   add_quietly(compile_flags(request, places));
   add(request.arguments);
   // vptr is a part of `undefined`. Its library reads the pointer to an object's virtual table without checks.
-  if ((request.checks || request.translate) && request.sanitizes_undefined) add({"-fno-sanitize=vptr"});
+  if ((request.checks || request.translate || request.references) && request.sanitizes_undefined)
+    add({"-fno-sanitize=vptr"});
   if (request.links) add_quietly(link_flags(request, places));
   return words;
 }

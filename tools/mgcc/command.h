@@ -24,6 +24,7 @@ struct Request {
   bool threads = false;              // -fmultigrain-threads: the program was written for threads of one machine
   bool count = false;                // -fmultigrain-count
   bool translate = false;            // -fmultigrain-translate
+  bool references = false;           // -fmultigrain-references
   bool races = false;                // -fmultigrain-races
   bool count_memory = false;         // -fmultigrain-count=memory
   bool links = false;                // the compiler would link

@@ -66,6 +66,9 @@ All options are clang's, but for these:
   -fmultigrain-translate     in place of checks, accesses are looked up in the translation table of their processor, for
                              mgrun --mgs translation=compiled; all that is linked has to be compiled with this option.
                              -fno-multigrain-translate: not (the default)
+  -fmultigrain-references    in place of checks, each access looks whether its page is in another node's memory, and is made
+                             there by the runtime then, for mgrun --protocol placement over a network; files without the
+                             option refer to such pages by traps. -fno-multigrain-references: not (the default)
   -fmultigrain-races         each access calls the detector of data races, for mgrun --check-races; there are no checks
                              then. Give it to all files. -fno-multigrain-races: not (the default)
   -fmultigrain-asm=error     inline assembly that accesses memory which may be shared is an error (warn: the default)

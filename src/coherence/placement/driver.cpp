@@ -11,11 +11,14 @@
 #include "coherence/page_hold.h"
 #include "coherence/page_list.h"
 #include "coherence/placement/message_types.h"
+#include "memory/checked_memory.h"
 #include "placement/policies.h"
 #include "profile/this_thread.h"
 
 namespace multigrain::placement {
 namespace {
+
+constexpr uint64_t kViewBytes = uint64_t{1} << MG_FINE_VIEW_SHIFT;
 
 constexpr MessageType type_of(MessageKind kind) {
   return static_cast<MessageType>(message_range::kPlacement + static_cast<unsigned>(kind));
@@ -46,7 +49,15 @@ Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, std
   auto records = SparseTable<Record>::create(services.region.page_count(), "page records");
   if (!records) return tl::unexpected(records.error());
   driver->records_ = std::move(*records);
-  if (!driver->has_remote_pages_) services.rights.let_pages_be_elsewhere();
+  if (driver->has_remote_pages_) {
+    // Compiled code looks at the entry of any address that may be in the region, whose size the program's user may choose.
+    const uint64_t pages = std::max(services.region.page_count(), kViewBytes / services.region.page_size());
+    auto remote = SparseTable<std::atomic<uint8_t>>::create(pages, "remote pages");
+    if (!remote) return tl::unexpected(remote.error());
+    driver->remote_pages_ = std::move(*remote);
+  } else {
+    services.rights.let_pages_be_elsewhere();
+  }
   for (unsigned kind = 0; kind < static_cast<unsigned>(MessageKind::kKindCount); ++kind)
     services.fabric.set_handler(type_of(static_cast<MessageKind>(kind)), &Driver::handle, driver.get());
   return driver;
@@ -476,7 +487,11 @@ void Driver::map(PageId page, Record& record, State right) {
 // The home's frame is mapped with all rights, which userfaultfd does not watch. So no access of this node faults there. Where the
 // frame cannot be mapped, every access faults.
 void Driver::map_global(PageId page, Record& record) {
-  if (record.right == State::kGlobal || has_remote_pages_) return;
+  if (has_remote_pages_) {
+    remote_pages_[page].store(1, std::memory_order_relaxed);
+    return;
+  }
+  if (record.right == State::kGlobal) return;
   const SubTimeScope timed(this_profile(), SubTime::kRights);
   const int failed = services_.region.view_elsewhere(page, 1, services_.frames_of_nodes[record.home().value]);
   if (failed == ENOMEM)
@@ -499,6 +514,7 @@ void Driver::lower(PageId page, Record& record, State right) {
     revoke_write(page, 1);
   } else if (is_elsewhere(record) && has_remote_pages_) {
     // The page has no rights: references were made by operations, which are over.
+    remote_pages_[page].store(0, std::memory_order_relaxed);
   } else if (is_elsewhere(record)) {
     // The node's own frame has no rights when it comes back. It is watched again before anything can be granted.
     MULTIGRAIN_STEP(frame(page));

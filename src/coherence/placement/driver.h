@@ -18,11 +18,14 @@
 //       that is freed may hold something (SharedHeap::for_each_touched).
 //  (D5) A reference under way is one of those that the page counts as returning. So the page stays where it is (P5), and the
 //       operation needs no lock: while it waits, this thread may handle messages, which take locks of pages.
+//  (D6) The table of remote pages says of a page what is_remote() says. Those who look there hold no lock: what they find may be
+//       wrong when they act on it, and they do what is right in either case.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "base/clock.h"
@@ -74,6 +77,9 @@ class Driver final : public PageDriver, public RemoteMemory {
 
   [[nodiscard]] bool has_remote_pages() const override { return has_remote_pages_; }
   [[nodiscard]] bool is_remote(PageId page) override;
+  [[nodiscard]] std::span<const std::atomic<uint8_t>> remote_pages() const override {
+    return {&remote_pages_[0], remote_pages_.count()};
+  }
   [[nodiscard]] bool load(PageId page, uint64_t offset, std::span<std::byte> out) override;
   [[nodiscard]] bool store(PageId page, uint64_t offset, std::span<const std::byte> bytes) override;
   [[nodiscard]] bool compare_and_swap(PageId page, uint64_t offset, uint64_t& expected, uint64_t desired) override;
@@ -150,6 +156,7 @@ class Driver final : public PageDriver, public RemoteMemory {
   Observer* const observer_;
   const bool has_remote_pages_;
   SparseTable<Record> records_;
+  SparseTable<std::atomic<uint8_t>> remote_pages_;  // (D6)
   // Lists of pages (page_list.h).
   std::atomic<uint64_t> listed_{0};   // an order waits for the end of the page's hold
   std::atomic<uint64_t> to_thaw_{0};  // (D3)

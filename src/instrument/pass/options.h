@@ -25,8 +25,11 @@ struct Options {
   // How the compiler reports calls that may hand shared memory to libraries' functions without checks.
   enum class Unchecked { kIgnore, kWarn, kError };
   Unchecked unchecked_call = Unchecked::kWarn;
-  bool translate = false;  // look-ups in translation tables take the place of checks
-  bool explain = false;    // the compiler says why a loop has no hazards
+  bool translate = false;   // look-ups in translation tables take the place of checks
+  bool explain = false;     // the compiler says why a loop has no hazards
+  bool references = false;  // checks whether pages are in other nodes' memory take their place
+  // Then each access is looked up by itself.
+  [[nodiscard]] bool looks_up() const { return translate || references; }
 };
 
 // Returns the options of the command line. An unknown word ends the compilation with a sentence.

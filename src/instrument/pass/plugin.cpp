@@ -23,6 +23,7 @@
 #include "loops.h"
 #include "options.h"
 #include "polls.h"
+#include "references.h"
 #include "sequential.h"
 #include "shared.h"
 #include "spins.h"
@@ -41,6 +42,8 @@ cl::opt<std::string> unchecked_call("multigrain-unchecked-call", cl::desc("ignor
 cl::opt<bool> polls("multigrain-polls", cl::desc("polls in loops"), cl::init(true), cl::Hidden);
 cl::opt<bool> translate("multigrain-translate", cl::desc("look-ups in translation tables in place of checks"),
                         cl::Hidden);
+cl::opt<bool> references("multigrain-references", cl::desc("checks whether pages are in other nodes' memory"),
+                         cl::Hidden);
 cl::opt<bool> explain("multigrain-explain", cl::desc("say why a loop has no hazards"), cl::Hidden);
 
 Options parse() {
@@ -49,6 +52,7 @@ Options parse() {
   options.asm_is_error = asm_is_error;
   options.polls = polls;
   options.translate = translate;
+  options.references = references;
   options.explain = explain;
   options.unchecked_call = unchecked_call == "ignore"  ? Options::Unchecked::kIgnore
                            : unchecked_call == "error" ? Options::Unchecked::kError
@@ -123,7 +127,7 @@ void mark_new_as_not_counted(Function& function) {
 
 struct LoopPass : PassInfoMixin<LoopPass> {
   PreservedAnalyses run(Function& function, FunctionAnalysisManager& analyses) {
-    if (options().translate) return PreservedAnalyses::all();
+    if (options().looks_up()) return PreservedAnalyses::all();
     mark_own_instructions(function);
     const bool changed = guard_loops(function, analyses);
     mark_new_as_not_counted(function);
@@ -154,15 +158,15 @@ struct CheckPass : PassInfoMixin<CheckPass> {
     // What the program loads at run time need not have checks.
     for (const char* const name : {"dlopen", "dlmopen"})
       if (const Function* const loads = module.getFunction(name)) note_gap(*loads);
-    if (options().translate) {
+    if (options().looks_up()) {
+      const auto look_up = options().translate ? &translate_accesses : &check_references;
       for (Function* function : all) {
         const bool has_copies = expand_short_copies(*function, functions);
         if (has_copies) functions.invalidate(*function, PreservedAnalyses::none());
-        if (translate_accesses(*function, functions.getResult<AAManager>(*function)) || has_copies)
-          drop_promises(*function);
+        if (look_up(*function, functions.getResult<AAManager>(*function)) || has_copies) drop_promises(*function);
         functions.invalidate(*function, PreservedAnalyses::none());
       }
-      add_note_of_translation(module);
+      if (options().translate) add_note_of_translation(module);
       return PreservedAnalyses::none();
     }
     for (Function* function : all) {

@@ -76,7 +76,7 @@ class Preparation {
     Type* const type = load.getType();
     if (!may_be_shared(pointer)) return;
     // Metadata about the program's value does not hold for the flag value.
-    if (!options().translate) load.dropUnknownNonDebugMetadata({LLVMContext::MD_tbaa});
+    if (!options().looks_up()) load.dropUnknownNonDebugMetadata({LLVMContext::MD_tbaa});
     const TypeSize scalable = f_.layout.getTypeStoreSize(type);
     if (scalable.isScalable() || scalable.getFixedValue() == 0) return;
     const uint64_t size = scalable.getFixedValue();
@@ -87,7 +87,7 @@ class Preparation {
         return;
       }
     }
-    if (options().translate) {
+    if (options().looks_up()) {
       if (size > MG_TRANSLATE_LARGEST || type->isAggregateType()) return load_through_runtime(load, size);
       f_.accesses.insert(&load);
       return;
@@ -141,7 +141,7 @@ class Preparation {
     if (size.isScalable() || size.getFixedValue() == 0) return;
     if (store.isAtomic()) store.setOrdering(AtomicOrdering::SequentiallyConsistent);
     if (static_cast<int64_t>(size.getFixedValue()) > kLargestRun ||
-        (options().translate && size.getFixedValue() > MG_TRANSLATE_LARGEST)) {
+        (options().looks_up() && size.getFixedValue() > MG_TRANSLATE_LARGEST)) {
       IRBuilder<> builder(&store);
       AllocaInst* const value = f_.local(store.getValueOperand()->getType());
       builder.CreateStore(store.getValueOperand(), value);

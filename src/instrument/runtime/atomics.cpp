@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "base/spin_lock.h"
 #include "instrument/runtime/entry.h"
@@ -16,6 +17,7 @@
 #include "instrument/runtime/installed_protocol.h"
 #include "instrument/runtime/memory_access.h"
 #include "instrument/runtime/memory_functions.h"
+#include "instrument/runtime/references.h"
 
 namespace multigrain::checks {
 namespace {
@@ -81,9 +83,30 @@ void change_by_lock(uintptr_t at, size_t size, Operand& old, Operand& fresh, Cha
   SpinLock& lock = locks_of_objects[(at >> 3) % locks_of_objects.size()];
   lock.lock();
   auto* const object = reinterpret_cast<std::byte*>(at);
-  std::memcpy(old.data(), object, size);
-  if (change(old.data(), fresh.data())) std::memcpy(object, fresh.data(), size);
+  if (refers()) {
+    load_by_reference(at, size, old.data());
+    if (change(old.data(), fresh.data())) store_by_reference(at, size, fresh.data());
+  } else {
+    std::memcpy(old.data(), object, size);
+    if (change(old.data(), fresh.data())) std::memcpy(object, fresh.data(), size);
+  }
   lock.unlock();
+}
+
+// Where the object may be in another node's memory, it is changed by references.
+template <typename Change>
+bool change_by_references(uintptr_t at, size_t size, Change&& change) {
+  if (!refers() || size > sizeof(uint64_t) || (size & (size - 1)) != 0 || at % size != 0) return false;
+  uint64_t old = 0;
+  load_by_reference(at, size, reinterpret_cast<std::byte*>(&old));
+  change_by_instruction(
+      old,
+      [&](uint64_t& expected, uint64_t fresh) {
+        const uint64_t found = compare_and_swap_by_reference(at, size, expected, fresh);
+        return std::exchange(expected, found) == found;
+      },
+      change);
+  return true;
 }
 
 template <typename Change>
@@ -91,8 +114,9 @@ void change_shared(const void* object, size_t size, Change&& change) {
   if (size == 0) return;
   const uintptr_t at = address_of(object);
   const bool aligned = (at & (size - 1)) == 0;
+  if (change_by_references(at, size, change)) return;
   Operand old(size), fresh(size);
-  publish_over_object(at, size);
+  if (!refers()) publish_over_object(at, size);
   if (aligned && size == 1)
     change_word<uint8_t>(at, change);
   else if (aligned && size == 2)

@@ -21,6 +21,7 @@
 #include "instrument/runtime/installed_protocol.h"
 #include "instrument/runtime/line_rights.h"
 #include "instrument/runtime/memory_access.h"
+#include "instrument/runtime/references.h"
 #include "instrument/runtime/translation.h"
 #include "profile/virtual_time.h"
 
@@ -362,6 +363,8 @@ void attempt_until_it_succeeds(uintptr_t address, size_t size, Attempt&& attempt
 // --- Loads and stores of any size ---------------------------------------------------------------------------------
 
 void load(uintptr_t address, size_t size, std::byte* value) {
+  if (refers()) [[unlikely]]
+    return load_by_reference(address, size, value);
   while (size > 0) {
     const size_t part = within_line(address, size);
     load_within_line(address, part, value);
@@ -370,6 +373,8 @@ void load(uintptr_t address, size_t size, std::byte* value) {
 }
 
 void store(uintptr_t address, size_t size, const std::byte* value) {
+  if (refers()) [[unlikely]]
+    return store_by_reference(address, size, value);
   while (size > 0) {
     const size_t part = within_line(address, size);
     const bool shared = is_shared(address);

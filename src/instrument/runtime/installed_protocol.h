@@ -2,6 +2,7 @@
 #pragma once
 
 #include "coherence/line_protocol.h"
+#include "coherence/remote_memory.h"
 #include "coherence/translated_memory.h"
 
 namespace multigrain {
@@ -15,5 +16,10 @@ void set_line_protocol(LineProtocol* protocol);
 // The runtime installs it when it starts, if the program translates its accesses. nullptr: it does not.
 TranslatedMemory* translated_memory();
 void set_translated_memory(TranslatedMemory* memory);
+
+// The runtime installs it when it starts, if pages may be in other nodes' memory. nullptr: they may not. `page_shift` is that of the
+// region, whose base is MG_FINE_VIEW_BASE.
+RemoteMemory* remote_memory();
+void set_remote_memory(RemoteMemory* memory, unsigned page_shift);
 
 }  // namespace multigrain

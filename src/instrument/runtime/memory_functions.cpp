@@ -8,6 +8,7 @@
 
 #include "instrument/runtime/entry.h"
 #include "instrument/runtime/private_copies.h"
+#include "instrument/runtime/references.h"
 
 namespace multigrain::checks {
 namespace {
@@ -18,7 +19,8 @@ constexpr size_t kPiece = 4096;
 void copy_piece(std::byte* to, const std::byte* from, size_t size) {
   const mg_fine_run runs[] = {{address_of(to), address_of(to) + size, 1, 0, 1},
                               {address_of(from), address_of(from) + size, 0, 0, 1}};
-  if (begin_batch(runs)) {
+  // No hazard keeps a page here that may be in another node's memory.
+  if (!refers() && begin_batch(runs)) {
     std::memmove(to, from, size);
     clear_hazards();
     return;
@@ -71,7 +73,7 @@ MG_ENTRY void* __multigrain_memset(void* to, int byte, size_t size) {
     const size_t piece = std::min(kPiece, size - at);
     auto* const begin = static_cast<std::byte*>(to) + at;
     const mg_fine_run run = {address_of(begin), address_of(begin) + piece, 1, 0, 1};
-    if (begin_batch({&run, 1})) {
+    if (!refers() && begin_batch({&run, 1})) {
       std::memset(begin, byte, piece);
       clear_hazards();
     } else {

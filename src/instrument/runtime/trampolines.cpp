@@ -201,6 +201,7 @@ asm(MG_FUNCTION_MACROS R"(
 .hidden multigrain_poll_miss
 .hidden multigrain_translate_read_miss
 .hidden multigrain_translate_write_miss
+.hidden multigrain_compare_and_swap_miss
 .hidden multigrain_fence_miss
 .hidden multigrain_prefetch_exclusive_miss
 # Counted code calls this (src/count).
@@ -230,6 +231,7 @@ MULTIGRAIN_TRAMPOLINE multigrain_load_\size\()_miss multigrain_load_miss 1 "movl
 MULTIGRAIN_TRAMPOLINE __multigrain_batch_miss multigrain_batch_miss 1
 MULTIGRAIN_TRAMPOLINE __multigrain_translate_read_miss multigrain_translate_read_miss 0
 MULTIGRAIN_TRAMPOLINE __multigrain_translate_write_miss multigrain_translate_write_miss 0
+MULTIGRAIN_TRAMPOLINE __multigrain_compare_and_swap_miss multigrain_compare_and_swap_miss 1
 MULTIGRAIN_TRAMPOLINE __multigrain_poll_miss multigrain_poll_miss 0
 MULTIGRAIN_TRAMPOLINE __multigrain_count_poll multigrain_count_poll 0
 MULTIGRAIN_TRAMPOLINE __multigrain_fence_miss multigrain_fence_miss 0
