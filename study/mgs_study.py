@@ -60,6 +60,11 @@ def free(*prices):
     return change
 
 
+def handlers_of_each(description):
+    """A change of a machine: each processor handles messages."""
+    description["handlers"] = {"value": "each processor", "source": "an experiment"}
+
+
 # By what is changed: what becomes of the machine, and options.
 CHANGES = {
     "nothing": (None, ()),
@@ -69,6 +74,7 @@ CHANGES = {
     "invalidation that costs nothing": (free("revoke_call", "release"), ()),
     "moving pages costs nothing": (free("twin_byte", "diff_make_byte", "diff_apply_byte", "send_byte"), ()),
     "messages that cost nothing": (free("message_send", "message_receive", "transition"), ()),
+    "each processor handles messages": (handlers_of_each, ()),
     "pages of 4 KiB": (None, ("--page-size", "4096")),
     "four pages read ahead": (None, ("--prefetch", "4")),
 }

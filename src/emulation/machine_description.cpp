@@ -86,6 +86,8 @@ constexpr MissPrice kMissPrices[] = {
 };
 
 constexpr std::string_view kUnlimited = "unlimited";
+constexpr std::string_view kOneHandler = "one";
+constexpr std::string_view kHandlerOfEach = "each processor";
 constexpr uint32_t kMostProcessors = 65536;  // of a node
 
 constexpr Unit kClockUnits[] = {{"MHz", 1}, {"GHz", 1000}};
@@ -142,6 +144,7 @@ class Reader {
   Status read_network(const Group& whole, MachineDescription& machine) const;
   Status read_costs(const Group& whole, MachineDescription& machine) const;
   Status read_caches(const Group& whole, MachineDescription& machine) const;
+  Status read_handlers(const Group& whole, MachineDescription& machine) const;
   // Of the group's figure `key`: a whole number from `least` to `most`, in `units`, or without a unit if there are none.
   Result<uint32_t> whole_number(const Group& in, std::string_view key, std::span<const Unit> units, uint32_t least,
                                 uint32_t most) const;
@@ -528,13 +531,27 @@ Status Reader::read_caches(const Group& whole, MachineDescription& machine) cons
   return {};
 }
 
+Status Reader::read_handlers(const Group& whole, MachineDescription& machine) const {
+  constexpr std::string_view kKey = "handlers";
+  const LocatedJson* const found = whole.json.find(kKey);
+  if (found == nullptr) return {};
+  const auto one = figure(whole, kKey, *found);
+  if (!one) return tl::unexpected(one.error());
+  const bool is_text = one->json->kind == LocatedJson::Kind::kText;
+  if (!is_text || (one->json->text != kOneHandler && one->json->text != kHandlerOfEach))
+    return wrong(one->line, one->path, "this must be \"{}\" or \"{}\"", kOneHandler, kHandlerOfEach);
+  if (one->json->text == kHandlerOfEach) machine.handlers = MachineDescription::Handlers::kEachProcessor;
+  return {};
+}
+
 Result<MachineDescription> Reader::read(std::string_view text) {
   const auto json = parse_located_json(text);
   if (!json) return fail("{}, {}", where_, json.error().message);
   const Group whole{.json = *json, .path = {}, .unit = {}, .source = {}};
   if (json->kind != LocatedJson::Kind::kObject)
     return wrong(1, "", "a description of a machine is an object, which begins with a brace");
-  constexpr std::array<std::string_view, 7> kKeys{"name", "what", "source", "processor", "network", "costs", "caches"};
+  constexpr std::array<std::string_view, 8> kKeys{"name",    "what",     "source", "processor",
+                                                  "network", "handlers", "costs",  "caches"};
   if (Status good = check_keys(whole, kKeys); !good) return tl::unexpected(good.error());
   MachineDescription machine;
   for (const auto& [key, target] :
@@ -547,6 +564,7 @@ Result<MachineDescription> Reader::read(std::string_view text) {
   if (Status good = read_network(whole, machine); !good) return tl::unexpected(good.error());
   if (Status good = read_costs(whole, machine); !good) return tl::unexpected(good.error());
   if (Status good = read_caches(whole, machine); !good) return tl::unexpected(good.error());
+  if (Status good = read_handlers(whole, machine); !good) return tl::unexpected(good.error());
   return machine;
 }
 
@@ -601,6 +619,8 @@ std::string compact(const MachineDescription& machine) {
   ordered_json whole = {{"name", machine.name},          {"what", machine.what},
                         {"source", machine.source},      {"processor", std::move(processor)},
                         {"network", std::move(network)}, {"costs", std::move(costs)}};
+  if (machine.handlers == MachineDescription::Handlers::kEachProcessor)
+    whole["handlers"] = {{"value", kHandlerOfEach}, {"source", machine.source}};
   if (machine.caches) {
     const CacheDescription& caches = *machine.caches;
     ordered_json out = group();

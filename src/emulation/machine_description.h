@@ -24,6 +24,10 @@ struct MachineDescription {
   NetworkModel network;                     // --net replaces it. Its handler_ns is 0: see MachineCosts::interrupt
   MachineCosts costs;                       // everything else
   std::optional<CacheDescription> caches;   // nothing: the price of a load includes what it misses
+  // How many messages a node handles at the same time: one, as a node whose interface has one protocol handler, or one on each
+  // of its processors, as a node that is made of processors with interfaces of their own ([MGS], section 4).
+  enum class Handlers : uint8_t { kOne, kEachProcessor };
+  Handlers handlers = Handlers::kOne;
 };
 
 // Reads a description. `where` is the file's name, with which errors begin: "FILE, line N: KEY: ..." in one sentence. Errors:

@@ -436,8 +436,9 @@ Status Node::emulate_in_counted_time(ShmFabric& shm) {
   // What waits gives its turn away at once: nothing could come while it polls.
   wait_.spin_ticks = 0;
   shm.carry_arrivals();
-  fabric_ = std::make_unique<OrderedFabric>(std::move(fabric_), shm, config_.network, emulation.nodes(),
-                                            config_.processors_per_node);
+  fabric_ = std::make_unique<OrderedFabric>(
+      std::move(fabric_), shm, config_.network, emulation.nodes(), config_.processors_per_node,
+      config_.machine->handlers == MachineDescription::Handlers::kEachProcessor ? config_.processors_per_node : 1);
   return {};
 }
 

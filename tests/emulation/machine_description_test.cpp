@@ -79,6 +79,22 @@ TEST(MachineDescription, MaySayWhatTranslatedAccessesCost) {
   EXPECT_THAT(error_of(json), HasSubstr("processor.translation.array: this is -1"));
 }
 
+TEST(MachineDescription, MaySayThatEachProcessorHandlesMessages) {
+  ordered_json json = description();
+  EXPECT_EQ(parse_machine(text_of(json), "m.json")->handlers, MachineDescription::Handlers::kOne);
+  json["handlers"] = {{"value", "each processor"}, {"source", "a book"}};
+  const auto machine = parse_machine(text_of(json), "m.json");
+  ASSERT_TRUE(machine) << machine.error().message;
+  EXPECT_EQ(machine->handlers, MachineDescription::Handlers::kEachProcessor);
+  EXPECT_EQ(parse_machine(compact(*machine), "m.json")->handlers, machine->handlers);
+  json["handlers"]["value"] = "one";
+  EXPECT_EQ(parse_machine(text_of(json), "m.json")->handlers, MachineDescription::Handlers::kOne);
+  json["handlers"]["value"] = 2;
+  EXPECT_THAT(error_of(json), HasSubstr(R"(handlers: this must be "one" or "each processor")"));
+  json["handlers"] = "each processor";
+  EXPECT_THAT(error_of(json), HasSubstr("handlers: this figure has no source"));
+}
+
 TEST(MachineDescription, HasTheFiguresOfItsFile) {
   const auto machine = parse_machine(text_of(description()), "m.json");
   ASSERT_TRUE(machine) << machine.error().message;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -31,16 +32,18 @@ mg_count& no_count() {
 }
 
 // A machine of two nodes of one processor each, all of whose participants are threads of a process of its own, since virtual
-// time is turned on for good. Only the first node has a fabric: of the second there is the memory.
+// time is turned on for good. Only the first node has an ordered fabric: of the second there is the memory, and what sends
+// messages.
 class Machine {
  public:
   // Runs `here` as the processor of the first node, and `there` as that of the second. A failed expectation in them, or
   // a crash, fails the test.
-  static void run(const std::function<void(Machine&)>& here, const std::function<void(Machine&)>& there) {
+  static void run(const std::function<void(Machine&)>& here, const std::function<void(Machine&)>& there,
+                  unsigned handlers = 1) {
     const pid_t child = fork();
     if (child == 0) {
       {
-        Machine machine;
+        Machine machine(handlers);
         machine.run_here(here, there);
       }
       _exit(::testing::Test::HasFailure() ? 1 : 0);
@@ -55,9 +58,19 @@ class Machine {
   [[nodiscard]] uint64_t word(unsigned i) { return shm_->fetch_add(kThere, SegmentId::kWords, offset(i), 0); }
   void set_word(unsigned i, uint64_t value) { shm_->fetch_and_set(kThere, SegmentId::kWords, offset(i), value); }
   [[nodiscard]] static uint64_t offset(unsigned i) { return i * sizeof(uint64_t); }
+  // Sends the first node a message that arrives then, for the second node's processor.
+  void send_here(Nanoseconds arrival) {
+    sender_->send(kHere, {.type = message_range::kTest}, {}, {}, SendContext::kHandler, arrival);
+    ordered::make_ready(virtual_time::handler_of(0), arrival);
+  }
+  // Ends the first node's handler.
+  void end_serving() {
+    done_ = true;
+    fabric_->wake_service();
+  }
 
  private:
-  Machine() {
+  explicit Machine(unsigned handlers) {
     job_ = std::make_unique<JobMemory>(*JobMemory::map(*create_job_memory({.nodes = kNodes})));
     const Emulation emulation(job_->emulation(), kNodes, kNodes);
     static constexpr MachineCosts kFree{};
@@ -65,15 +78,18 @@ class Machine {
     auto shm = ShmFabric::attach(job_->borrow(), kHere, {}, 0);
     shm_ = shm->get();
     shm_->carry_arrivals();
-    fabric_ = std::make_unique<OrderedFabric>(std::move(*shm), *shm_, kNetwork, emulation.nodes(), 1);
+    fabric_ = std::make_unique<OrderedFabric>(std::move(*shm), *shm_, kNetwork, emulation.nodes(), 1, handlers);
+    sender_ = *ShmFabric::attach(job_->borrow(), kThere, {}, 0);
+    sender_->carry_arrivals();
   }
 
   void run_here(const std::function<void(Machine&)>& here, const std::function<void(Machine&)>& there) {
     std::vector<std::thread> threads;
     for (const unsigned node : {0u, 1u}) {
       const unsigned handler = virtual_time::handler_of(node);
-      threads.emplace_back([handler] {
+      threads.emplace_back([&, node, handler] {
         ordered::join(handler, 0);
+        while (node == 0 && !done_) fabric_->serve();
         ordered::leave();
       });
       threads.emplace_back([&, node, handler] {
@@ -85,6 +101,7 @@ class Machine {
           ordered::join(handler + 1, 0);
         }
         (node == 0 ? here : there)(*this);
+        if (node == 1) end_serving();
         ordered::leave();
       });
     }
@@ -94,6 +111,8 @@ class Machine {
   std::unique_ptr<JobMemory> job_;
   ShmFabric* shm_ = nullptr;
   std::unique_ptr<OrderedFabric> fabric_;
+  std::unique_ptr<ShmFabric> sender_;
+  std::atomic<bool> done_{false};
 };
 
 std::span<const std::byte> bytes_of(const uint64_t& value) {
@@ -195,6 +214,40 @@ TEST(OrderedFabric, ThereIsRoomForAnyNumberOfOperations) {
     EXPECT_EQ(machine.word(0), kMany);
   };
   Machine::run(here, there);
+}
+
+// Three messages arrive 100 ns after each other, and each takes 1000 ns to handle.
+std::vector<Nanoseconds> times_of_handlers(unsigned handlers) {
+  static std::vector<Nanoseconds> began;
+  std::array<int, 2> ends{};
+  EXPECT_EQ(pipe(ends.data()), 0);
+  const auto here = [](Machine& machine) {
+    const auto handle = [](void*, const Message&) {
+      began.push_back(virtual_time::stamp());
+      virtual_time::internal::spend(1'000'000);
+    };
+    machine.fabric().set_handler(message_range::kTest, handle, nullptr);
+  };
+  const auto there = [&](Machine& machine) {
+    for (const Nanoseconds arrival : {500u, 600u, 700u}) machine.send_here(arrival);
+    ordered::pass(10'000);
+    for (const Nanoseconds at : began) EXPECT_EQ(write(ends[1], &at, sizeof at), ssize_t{sizeof at});
+  };
+  Machine::run(here, there, handlers);
+  close(ends[1]);
+  std::vector<Nanoseconds> times;
+  for (Nanoseconds at = 0; read(ends[0], &at, sizeof at) == sizeof at;) times.push_back(at);
+  close(ends[0]);
+  return times;
+}
+
+TEST(OrderedFabric, AHandlerHandlesOneMessageAfterTheOther) {
+  EXPECT_EQ(times_of_handlers(1), (std::vector<Nanoseconds>{500, 1500, 2500}));
+}
+
+TEST(OrderedFabric, HandlersOfANodeAreBusyAtTheSameTime) {
+  EXPECT_EQ(times_of_handlers(2), (std::vector<Nanoseconds>{500, 600, 1500}));
+  EXPECT_EQ(times_of_handlers(3), (std::vector<Nanoseconds>{500, 600, 700}));
 }
 
 // The threads of a node that want a lock whose holder has given its turn away let the holder go on.

@@ -40,7 +40,7 @@ RemoteOperations measure_remote_operations(const MachineDescription& machine) {
   auto shm = required(ShmFabric::attach(job.borrow(), NodeId(0), {}, 0));
   shm->carry_arrivals();
   ShmFabric& inner = *shm;
-  OrderedFabric fabric(std::move(shm), inner, machine.network, emulation.nodes(), 1);
+  OrderedFabric fabric(std::move(shm), inner, machine.network, emulation.nodes(), 1, 1);
   const virtual_time::WorkFor processor(0);
 
   constexpr NodeId kOther{1};

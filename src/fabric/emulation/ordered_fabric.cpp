@@ -20,9 +20,17 @@ std::span<OrderedFabric::Pending> OrderedFabric::map_pending(size_t count) {
   return {static_cast<Pending*>(MappedObject::operator new(count * sizeof(Pending))), count};
 }
 
+std::span<Nanoseconds> OrderedFabric::map_times(size_t count) {
+  return {static_cast<Nanoseconds*>(MappedObject::operator new(count * sizeof(Nanoseconds))), count};
+}
+
 OrderedFabric::OrderedFabric(std::unique_ptr<Fabric> inner, ShmFabric& shm, const NetworkModel& model,
-                             std::span<NodeState> nodes, unsigned processors)
-    : VirtualFabric(std::move(inner), model, nodes), shm_(shm), nodes_(nodes), pending_(map_pending(processors + 1)) {
+                             std::span<NodeState> nodes, unsigned processors, unsigned handlers)
+    : VirtualFabric(std::move(inner), model, nodes),
+      shm_(shm),
+      nodes_(nodes),
+      pending_(map_pending(processors + 1)),
+      free_at_(map_times(handlers)) {
   // No sender needs to wake a thread of this node: the turn wakes it.
   shm_.begin_polling();
   ordered::set_later(this);
@@ -31,6 +39,7 @@ OrderedFabric::OrderedFabric(std::unique_ptr<Fabric> inner, ShmFabric& shm, cons
 OrderedFabric::~OrderedFabric() {
   ordered::set_later(nullptr);
   MappedObject::operator delete(pending_.data(), pending_.size_bytes());
+  MappedObject::operator delete(free_at_.data(), free_at_.size_bytes());
 }
 
 // --- Remote memory operations
@@ -147,6 +156,10 @@ void OrderedFabric::fetch_part(const Message& message, uint32_t from, std::span<
   VirtualFabric::fetch_part(message, from, bytes);
 }
 
+Nanoseconds& OrderedFabric::first_free() const {
+  return *std::ranges::min_element(free_at_);
+}
+
 void OrderedFabric::serve() {
   while (!stop_serving_.exchange(false, std::memory_order_seq_cst)) {
     shm_.flush().for_each([&](NodeId to) { ordered::make_ready(virtual_time::handler_of(to.value), now_); });
@@ -154,7 +167,7 @@ void OrderedFabric::serve() {
     nodes_[self().value].holds_back.store(shm_.holds_back() ? 1 : 0, std::memory_order_seq_cst);
     const auto first = shm_.first_arrived();
     Nanoseconds due = kNever;
-    if (first) due = first->arrival == 0 ? now_ : std::max(first->arrival, free_at_);
+    if (first) due = first->arrival == 0 ? now_ : std::max(first->arrival, first_free());
     if (due <= now_) {
       shm_.handle_one(first->source);
       if (nodes_[first->source].holds_back.load(std::memory_order_seq_cst) != 0)
@@ -172,7 +185,7 @@ void OrderedFabric::serve() {
 }
 
 void OrderedFabric::serve_again() {
-  again_at_ = std::max(now_, free_at_) + kRetry;
+  again_at_ = std::max(now_, first_free()) + kRetry;
 }
 
 void OrderedFabric::wake_service() {
@@ -181,7 +194,7 @@ void OrderedFabric::wake_service() {
 }
 
 void OrderedFabric::deliver(const Handler& handler, const Message& message) {
-  // Nothing else is handled before free_at_, so the handler's work follows without a gap.
+  // This handler handles nothing else before it is free, so its work follows without a gap.
   class Gapless final : public virtual_time::HandlerTime {
    public:
     Nanoseconds take(Nanoseconds from, Nanoseconds length) override { return from + length; }
@@ -195,7 +208,7 @@ void OrderedFabric::deliver(const Handler& handler, const Message& message) {
   virtual_time::spend(&MachineCosts::receive_byte, message.payload.size());
   handler.function(handler.context, message);
   const Nanoseconds cost = scope.elapsed();
-  free_at_ = now_ + cost;
+  first_free() = now_ + cost;
   virtual_time::charge(interrupted, cost);
 }
 

@@ -3,8 +3,12 @@
 //
 // Times are those of VirtualFabric, but that a message's handler runs when its turn in virtual time has come: a node's
 // handler is a participant, which handles one message after the other, in the order of their arrivals, each when it has
-// arrived and the one before is done; but what a full ring has held back comes after what is in the ring. The sender's handler
-// puts that into the ring when the receiver's has made room, which it is told. No processor handles messages.
+// arrived and one of the node's handlers is free; but what a full ring has held back comes after what is in the ring. The
+// sender's handler puts that into the ring when the receiver's has made room, which it is told. No processor handles messages.
+//
+// A node has one handler, or several that are busy at the same time in virtual time (MachineDescription::handlers). The
+// earliest message goes to the one that is free first. The messages of several handlers about the same page do not wait for
+// each other: what a handler does is done when it begins, and its messages leave when it has got so far.
 //
 // Remote memory operations and atomics take effect when they arrive at the other node: a put when its last byte does, the
 // others when their requests do. That is an event of the participant that has started them, beside the event for which it
@@ -35,9 +39,9 @@ class OrderedFabric final : public VirtualFabric, private ordered::Later {
   static constexpr uint32_t kMostPieces = 4096;
 
   // As VirtualFabric; virtual time is on, and counted. `inner` is `shm`, or forwards to it, and carries arrivals. A node has so
-  // many processors.
+  // many processors, and so many handlers, at least one.
   OrderedFabric(std::unique_ptr<Fabric> inner, ShmFabric& shm, const NetworkModel& model, std::span<NodeState> nodes,
-                unsigned processors);
+                unsigned processors, unsigned handlers);
   ~OrderedFabric() override;
 
   [[nodiscard]] bool is_complete(Completion completion) override;
@@ -80,6 +84,9 @@ class OrderedFabric final : public VirtualFabric, private ordered::Later {
   void deliver(const Handler& handler, const Message& message) override;
   void take_effect(const RemoteOperation& operation, Nanoseconds effect, Nanoseconds complete) override;
   [[nodiscard]] static std::span<Pending> map_pending(size_t count);
+  [[nodiscard]] static std::span<Nanoseconds> map_times(size_t count);
+  // Returns the handler that is free first.
+  [[nodiscard]] Nanoseconds& first_free() const;
   // Returns those of the calling participant; nullptr if it is none of this node's.
   [[nodiscard]] Pending* pending() const;
   [[nodiscard]] static bool keep(Pending& pending, const Pending::Entry& entry);
@@ -95,11 +102,11 @@ class OrderedFabric final : public VirtualFabric, private ordered::Later {
   // When the last message to each node arrives: messages from one node to another stay in order.
   std::array<Nanoseconds, NodeSet::kCapacity> last_arrival_{};
   std::atomic<bool> stop_serving_{false};
-  // Of the service thread: the time of its turn, when it returns without a message, and when the last message will have been
-  // handled.
+  // Of the service thread: the time of its turn, when it returns without a message, and, of each handler, when it will have
+  // handled its last message; mapped, zero at first (MappedObject).
   Nanoseconds now_ = 0;
   Nanoseconds again_at_ = kNever;
-  Nanoseconds free_at_ = 0;
+  const std::span<Nanoseconds> free_at_;
 };
 
 }  // namespace multigrain
