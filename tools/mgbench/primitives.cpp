@@ -65,6 +65,12 @@ const std::vector<Row>& rows() {
       {"barrier, 512 pages written, 2 processors, cooperative", {}, ""},
       {"reference to global memory, read", {}, ""},
       {"reference to global memory, atomic", {}, ""},
+      {"reference to global memory by check, read", {}, ""},
+      {"reference to global memory by check, atomic", {}, ""},
+      {"reference to global memory, home asleep, read", {}, ""},
+      {"reference to global memory, home asleep, atomic", {}, ""},
+      {"reference to global memory by check, home asleep, read", {}, ""},
+      {"reference to global memory by check, home asleep, atomic", {}, ""},
   };
   return all;
 }

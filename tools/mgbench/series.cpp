@@ -26,6 +26,9 @@ const std::vector<Role>& roles() {
       {"barrier-pages", 2, nullptr, 2, "barrier=leader"},
       {"barrier-pages", 2, nullptr, 2, "barrier=cooperative"},
       {"global", 2, "1000000", 1, nullptr, "global"},
+      {"global-checks", 2, "1000000", 1, nullptr, "global"},
+      {"global-asleep", 2, nullptr, 1, nullptr, "global"},
+      {"global-checks-asleep", 2, nullptr, 1, nullptr, "global"},
   };
   return all;
 }

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "multigrain/multigrain.h"
+#include "references.h"
 #include "roles.h"
 
 namespace multigrain::bench {
@@ -164,8 +165,6 @@ std::vector<Series> measure_busy(const Effort& effort) {
 
 // --- References to a page of node 1's that is used where it is, under placement
 
-constexpr size_t kLine = 64;
-
 // Writes the pages, so that their lines are in this node's cache.
 void home_that_writes(void*) {
   for (unsigned round = 0; round < g_stage.rounds + kWarmUp; ++round) {
@@ -175,37 +174,24 @@ void home_that_writes(void*) {
   }
 }
 
-// Returns the time of a reference, of those to each line of the page once. `reference(bytes, at)` returns what was there, which is 1.
-// Where the next one is depends on that, and is no neighbour, so references follow one another, and the hardware guesses none.
-template <typename Reference>
-double time_of_references(unsigned page, Reference&& reference) {
-  volatile char* const bytes = &first_byte(page);
-  const size_t lines = g_stage.page_size / kLine;
-  constexpr size_t kStride = 17;  // prime to the number of lines, which is a power of two
-  size_t line = 0;
-  const double time = time_ns([&] {
-    for (size_t n = 0; n < lines; ++n)
-      line = (line + kStride * static_cast<size_t>(reference(bytes, line * kLine))) % lines;
-  });
-  if (line != 0) {
-    std::fprintf(stderr, "mgbench: a page in global memory does not hold what its home has written\n");
-    std::exit(1);
+std::vector<Series> measure_global(const Effort& effort, const References& references, const std::string& how) {
+  if (references.read == nullptr) {
+    std::fprintf(stderr, "mgbench: this build has no mgcc, and so no references by checks\n");
+    std::exit(2);
   }
-  return time / static_cast<double>(lines);
-}
-
-std::vector<Series> measure_global(const Effort& effort) {
   set_stage(effort, 1);
   start_others(&home_that_writes);
-  Series read{"reference to global memory, read", {}}, atomic{"reference to global memory, atomic", {}};
+  Series read{"reference to global memory" + how + ", read", {}},
+      atomic{"reference to global memory" + how + ", atomic", {}};
   for (unsigned round = 0; round < effort.rounds + kWarmUp; ++round) {
     mg_barrier(g_stage.barrier);
     for (unsigned p = 0; p < effort.pages; ++p) {
       const bool is_read = p % 2 == 0;
-      const double t = is_read ? time_of_references(p, [](volatile char* bytes, size_t at) { return bytes[at]; })
-                               : time_of_references(p, [](volatile char* bytes, size_t at) {
-                                   return __atomic_exchange_n(bytes + at, 1, __ATOMIC_SEQ_CST);
-                                 });
+      const double t = (is_read ? references.read : references.exchange)(&first_byte(p), g_stage.page_size);
+      if (t < 0) {
+        std::fprintf(stderr, "mgbench: a page in global memory does not hold what its home has written\n");
+        std::exit(1);
+      }
       if (round >= kWarmUp) (is_read ? read : atomic).samples.push_back(t);
     }
     mg_barrier(g_stage.barrier);
@@ -446,7 +432,11 @@ std::vector<Series> run_role(const std::string& role, const Effort& effort) {
                                          : cooperative                 ? "2 processors, cooperative"
                                                                        : "2 processors, leader");
   }
-  if (role == "global") return measure_global(effort);
+  if (role == "global") return measure_global(effort, kPlainReferences, "");
+  if (role == "global-checks") return measure_global(effort, kCheckedReferences, " by check");
+  const Effort of_sleepers{.pages = effort.pages / 4 + 1, .rounds = effort.rounds / 2 + 1};
+  if (role == "global-asleep") return measure_global(of_sleepers, kPlainReferences, ", home asleep");
+  if (role == "global-checks-asleep") return measure_global(of_sleepers, kCheckedReferences, " by check, home asleep");
   if (role == "scan") return measure_scan({.pages = 0, .rounds = effort.rounds / 4 + 1});
   std::fprintf(stderr, "mgbench: there is no role '%s'\n", role.c_str());
   std::exit(2);
