@@ -114,6 +114,10 @@ enum class Counter : uint8_t {
   kZeroFills,   // pages filled with zeros where they are used, since nobody had written them
   kGlobalMaps,  // pages in another node's memory that this node has mapped
   kThaws,       // pages in global memory about which the policy is asked again
+  // References of this node to pages in another node's memory. Those that the hardware makes, where pages are mapped, cannot be counted.
+  kRemoteLoads,
+  kRemoteStores,
+  kRemoteAtomics,
   // Fine grain
   kTwoHopMisses,    // lines that came from their home, or to it
   kThreeHopMisses,  // lines that came from a third node

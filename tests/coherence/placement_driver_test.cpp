@@ -305,6 +305,14 @@ TEST_P(PlacementDriver, AReferenceReadsAndWritesAnyBytesWhereThePageIs) {
   EXPECT_EQ(away.remote_pages()[0], 1);
   EXPECT_EQ(away.remote_pages()[1], 0);
   EXPECT_EQ(machine.node(0).driver->remote_pages()[0], 0);
+  EXPECT_EQ(machine.counted(Counter::kRemoteStores), 64u * 12);
+  EXPECT_EQ(machine.counted(Counter::kRemoteLoads), 64u * 12);
+  EXPECT_EQ(machine.counted(Counter::kRemoteAtomics), 0u);
+  uint64_t word = 0;
+  ASSERT_TRUE(machine.node(0).driver->load(PageId(0), 0, std::as_writable_bytes(std::span(&word, 1))));
+  ASSERT_TRUE(away.compare_and_swap(PageId(0), 0, word, 1));
+  EXPECT_EQ(machine.counted(Counter::kRemoteLoads), 64u * 12) << "what the home does in its own memory is not remote";
+  EXPECT_EQ(machine.counted(Counter::kRemoteAtomics), 1u);
   EXPECT_FALSE(machine.node(0).driver->is_remote(PageId(0)));
   EXPECT_EQ(machine.counted(Counter::kGlobalMaps), 0u);
   EXPECT_EQ(machine.counted(Counter::kPagesFetched), 0u);

@@ -217,7 +217,7 @@ void Driver::fill_frame(PageId page) {
   if (has_remote_pages_) {
     if (!is_remote(page)) return;
     // What the threads read is elsewhere, or here when this node has been granted the page meanwhile.
-    const bool is_allocated = refer(page, Access::kRead, [&](NodeId at) {
+    const bool is_allocated = refer(page, Access::kRead, Counter::kPagesFetched, [&](NodeId at) {
       if (at != self_) services_.fabric.get(at, SegmentId::kFrames, offset(page), {frame(page), page_size_});
     });
     MG_CHECK(is_allocated, page.value);
@@ -256,7 +256,7 @@ NodeId Driver::place_of(Record& record) const {
 // (D5) A thread that has waited is counted, as one that does not run yet. It sets no hold: when its operation is over it has made
 // its access.
 template <typename Operation>
-bool Driver::refer(PageId page, Access access, Operation&& operation) {
+bool Driver::refer(PageId page, Access access, Counter counted, Operation&& operation) {
   const CategoryScope protocol(this_profile(), Category::kProtocol);
   Record& record = records_[page];
   if (!home_of(page, record, true)) return false;
@@ -266,6 +266,7 @@ bool Driver::refer(PageId page, Access access, Operation&& operation) {
     const LockGuard hold(record.lock);
     at = place_of(record);
   }
+  if (at != self_) this_profile().count(counted);
   {
     const CategoryScope waiting(this_profile(), at == self_ ? Category::kProtocol : Category::kDataWait);
     operation(at);
@@ -280,7 +281,7 @@ bool Driver::load(PageId page, uint64_t at, std::span<std::byte> out) {
   const uint64_t first = offset(page) + at / kWord * kWord;
   const uint64_t skipped = at % kWord;
   const size_t words = (skipped + out.size() + kWord - 1) / kWord;
-  return refer(page, Access::kRead, [&](NodeId node) {
+  return refer(page, Access::kRead, Counter::kRemoteLoads, [&](NodeId node) {
     Fabric& fabric = services_.fabric;
     if (words > kMostWords) return fabric.get(node, SegmentId::kFrames, offset(page) + at, out);
     std::array<uint64_t, kMostWords> values;
@@ -297,7 +298,7 @@ bool Driver::load(PageId page, uint64_t at, std::span<std::byte> out) {
 }
 
 bool Driver::store(PageId page, uint64_t at, std::span<const std::byte> bytes) {
-  return refer(page, Access::kWrite, [&](NodeId node) {
+  return refer(page, Access::kWrite, Counter::kRemoteStores, [&](NodeId node) {
     std::span<const std::byte> rest = bytes;
     uint64_t to = offset(page) + at;
     const auto store_up_to = [&](size_t most) {
@@ -330,7 +331,7 @@ void Driver::store_part(NodeId node, uint64_t word, uint64_t first, std::span<co
 }
 
 bool Driver::compare_and_swap(PageId page, uint64_t at, uint64_t& expected, uint64_t desired) {
-  return refer(page, Access::kWrite, [&](NodeId node) {
+  return refer(page, Access::kWrite, Counter::kRemoteAtomics, [&](NodeId node) {
     expected = services_.fabric.compare_and_swap(node, SegmentId::kFrames, offset(page) + at, expected, desired);
   });
 }

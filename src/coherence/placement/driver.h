@@ -37,6 +37,7 @@
 #include "coherence/remote_memory.h"
 #include "fabric/wait.h"
 #include "memory/sparse_table.h"
+#include "profile/profile.h"
 
 namespace multigrain::placement {
 
@@ -123,9 +124,10 @@ class Driver final : public PageDriver, public RemoteMemory {
   [[nodiscard]] NodeId place_of(Record& record) const MG_REQUIRES(record.lock);
   // The thread that has waited runs, or its reference is over. `is_held`: it is about to make its access.
   void end_use(PageId page, Record& record, bool is_held);
-  // Calls `operation(node)` with the node in whose memory the page is and stays meanwhile. Returns false if the page is not allocated.
+  // Calls `operation(node)` with the node in whose memory the page is and stays meanwhile, and counts it if that is another node. Returns
+  // false if the page is not allocated.
   template <typename Operation>
-  bool refer(PageId page, Access access, Operation&& operation);
+  bool refer(PageId page, Access access, Counter counted, Operation&& operation);
   void store_part(NodeId at, uint64_t word, uint64_t first, std::span<const std::byte> bytes);
   [[nodiscard]] bool is_elsewhere(const Record& record) const MG_REQUIRES(record.lock) {
     return record.right == State::kGlobal && record.home() != self_;
