@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Prints all rows of the papers' tables that the studies' pages compare with ours, on one page (docs/studies/all-rows.md).
 
-usage: all_rows.py [--pages DIR] [--doc FILE]
+usage: all_rows.py [--pages DIR] [--causes FILE] [--doc FILE]
 
 The rows are those that `mgstudy against` has left in the pages: theirs, ours, the difference, the bound, and the verdict. So this
-page says nothing that they do not say; it is made again when one of them is.
+page says nothing that they do not say; it is made again when one of them is. Beside a row that differs stands which of the causes
+of the file (study/causes.json) makes it differ, each of which was found by an experiment that it names.
 """
 
 import argparse
+import json
 import os
 import re
 
@@ -22,6 +24,7 @@ PAGES = (
 )
 COLUMNS = ["", "theirs", "ours", "difference", "bound", "verdict"]
 VERDICTS = ("agrees", "differs", "not measured")
+CAUSES = os.path.join(ROOT, "study", "causes.json")
 
 
 def cells_of(line):
@@ -53,6 +56,32 @@ def tables_of(page):
     return tables
 
 
+class Causes:
+    """Why rows differ: a list of objects with `name`, `cause` and `experiment` (sentences), and `rows`: of a paper, with a regular
+    expression of a table's title and one of a row's name, which must match the whole of it."""
+
+    def __init__(self, path):
+        with open(path, encoding="utf-8") as file:
+            self.all = json.load(file)
+        self.used = {each["name"]: 0 for each in self.all}
+
+    def of(self, paper, title, cells):
+        """The names of the causes of a row that differs."""
+        if cells[-1] != "differs":
+            return []
+        found = [
+            each["name"]
+            for each in self.all
+            if any(
+                which["paper"] == paper and re.search(which["table"], title) and re.fullmatch(which["row"], cells[0])
+                for which in each["rows"]
+            )
+        ]
+        for name in found:
+            self.used[name] += 1
+        return found
+
+
 def counts_of(rows):
     """How many rows there are, and how many of each verdict. A verdict that is not known ends the script."""
     verdicts = [cells[-1] for cells in rows]
@@ -61,26 +90,40 @@ def counts_of(rows):
     return [len(rows), *(verdicts.count(verdict) for verdict in VERDICTS)]
 
 
-def text_of(pages):
-    all_tables = [(paper, page, tables_of(os.path.join(pages, page))) for paper, page in PAGES]
-    lines = ["| | table | rows | agree | differ | not measured |", "|---|---|---:|---:|---:|---:|"]
-    total = [0] * 4
+def text_of(pages, causes_path=CAUSES):
+    causes = Causes(causes_path)
+    all_tables = [
+        (paper, page, [(title, rows, [causes.of(paper, title, cells) for cells in rows]) for title, rows in tables])
+        for paper, page in PAGES
+        for tables in [tables_of(os.path.join(pages, page))]
+    ]
+    lines = ["| | table | rows | agree | differ | of these explained by an experiment | not measured |"]
+    lines.append("|---|---|---:|---:|---:|---:|---:|")
+    total = [0] * 5
     for paper, page, tables in all_tables:
-        for title, rows in tables:
-            counts = counts_of(rows)
+        for title, rows, why in tables:
+            number, agree, differ, missing = counts_of(rows)
+            counts = [number, agree, differ, sum(map(bool, why)), missing]
             total = [sum(pair) for pair in zip(total, counts)]
             lines.append(f"| [{paper}]({page}) | {title} | {' | '.join(map(str, counts))} |")
     lines.append(f"| all | | {' | '.join(map(str, total))} |")
+    if idle := [name for name, rows in causes.used.items() if rows == 0]:
+        raise SystemExit(f"{script_name()}: no row that differs has the cause {', '.join(idle)}: {causes_path}")
+    lines += ["", "## Causes", "", "| | what makes rows differ | shown by | rows |", "|---|---|---|---:|"]
+    for each in causes.all:
+        lines.append(f"| {each['name']} | {each['cause']} | {each['experiment']} | {causes.used[each['name']]} |")
     for paper, _, tables in all_tables:
-        for title, rows in tables:
+        for title, rows, why in tables:
             lines += [
                 "",
                 f"## {paper}: {title}",
                 "",
-                f"| {' | '.join(COLUMNS)} |".replace("|  |", "| |"),
-                "|---|---:|---:|---:|---|---|",
+                f"| {' | '.join(COLUMNS)} | cause |".replace("|  |", "| |"),
+                "|---|---:|---:|---:|---|---|---|",
             ]
-            lines += [f"| {' | '.join(cells)} |" for cells in rows]
+            for cells, names in zip(rows, why):
+                cause = ", ".join(names) if names else "unexplained" if cells[-1] == "differs" else ""
+                lines.append(f"| {' | '.join(cells)} | {cause} |".replace("|  |", "| |"))
     return "\n".join(lines) + "\n"
 
 
@@ -89,9 +132,10 @@ def main():
     parser.add_argument(
         "--pages", default=os.path.join(ROOT, "docs", "studies"), help="the folder of the studies' pages"
     )
+    parser.add_argument("--causes", metavar="FILE", default=CAUSES, help="why rows differ")
     parser.add_argument("--doc", metavar="FILE", help="the page whose rows to replace")
     options = parser.parse_args()
-    text = text_of(options.pages)
+    text = text_of(options.pages, options.causes)
     print(text, end="")
     if options.doc:
         replace_tables(options.doc, text)

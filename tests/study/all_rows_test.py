@@ -1,5 +1,6 @@
 """The page of all rows (docs/studies/all-rows.md) has what the studies' pages say."""
 
+import json
 import sys
 import tempfile
 import unittest
@@ -39,6 +40,27 @@ class Rows(unittest.TestCase):
             self.assertEqual(all_rows.counts_of(second[1]), [1, 0, 1, 0])
             with self.assertRaises(SystemExit):
                 all_rows.counts_of([["c", "1", "2", "", "", "perhaps"]])
+
+    def test_a_row_that_differs_has_its_causes(self):
+        with tempfile.TemporaryDirectory() as folder:
+            head = "| | theirs | ours | difference | bound | verdict |\n|---|---|---|---|---|---|\n"
+            for _, page in all_rows.PAGES:
+                (Path(folder) / page).write_text("", "utf-8")
+            (Path(folder) / "mgs-study.md").write_text(
+                f"## Figure 1\n\n{head}| a, time | 1 | 2 | +100% | 2% | differs |\n| b, time | 1 | 2 | +100% | 2% | differs |\n"
+                "| c, time | 1 | 1 | +0% | 2% | agrees |\n", "utf-8")
+            causes = Path(folder) / "causes.json"
+            cause = {"name": "own time", "cause": "It is short.", "experiment": "A table.", "rows": [{"paper": "MGS", "table": "Figure 1", "row": "[ac], time"}]}
+            causes.write_text(json.dumps([cause]), "utf-8")
+            text = all_rows.text_of(folder, causes)
+            self.assertIn("| a, time | 1 | 2 | +100% | 2% | differs | own time |", text)
+            self.assertIn("| b, time | 1 | 2 | +100% | 2% | differs | unexplained |", text)
+            self.assertIn("| c, time | 1 | 1 | +0% | 2% | agrees | |", text)
+            self.assertIn("| all | | 3 | 1 | 2 | 1 | 0 |", text)
+            self.assertIn("| own time | It is short. | A table. | 1 |", text)
+            causes.write_text(json.dumps([{**cause, "rows": [{"paper": "MGS", "table": "Figure 1", "row": "c.*"}]}]), "utf-8")
+            with self.assertRaises(SystemExit):
+                all_rows.text_of(folder, causes)
 
 
 if __name__ == "__main__":
