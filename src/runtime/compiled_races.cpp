@@ -4,6 +4,7 @@
 #include <link.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <memory>
 #include <span>
 #include <string>
@@ -82,10 +83,23 @@ std::string owner_name(unsigned owner) {
   return fmt::format("processor {} on node {}", owner, owner / g_reports->processors_per_node);
 }
 
+// " or 12 or 14", if the text ends with a line and the code tells of accesses in these lines, too (races/compiled/abi.h).
+std::string tell_other_lines(const std::string& text, uint64_t place) {
+  const size_t digits = text.find_last_not_of("0123456789") + 1;
+  if (digits == text.size() || digits == 0 || text[digits - 1] != ':') return {};
+  const int64_t line = std::strtoll(&text[digits], nullptr, 10);
+  std::string others;
+  for (uint64_t rest = races::g_compiled_detector->memory().other_lines(Contexts::place(place, 0)); rest != 0;
+       rest >>= 16)
+    others += fmt::format(" or {}", line + static_cast<int16_t>(rest));
+  return others;
+}
+
 std::string describe(races::Places& places, const Contexts& contexts, const Race::Access& access) {
+  const std::string where = places.instruction(Contexts::code_of(access.place));
   std::string text =
-      fmt::format("{}{} by {}: {}", access.is_atomic ? "atomic " : "", access.is_write ? "write" : "read",
-                  owner_name(access.owner), places.instruction(Contexts::code_of(access.place)));
+      fmt::format("{}{} by {}: {}{}", access.is_atomic ? "atomic " : "", access.is_write ? "write" : "read",
+                  owner_name(access.owner), where, tell_other_lines(where, access.place));
   unsigned calls = 0;
   contexts.for_each_call(access.place, [&](uint64_t site) {
     // Not those who call main(), or a function on a processor.

@@ -96,6 +96,23 @@ TEST(CheckRacesSchedules, HideNoRace) {
   }
 }
 
+// Loops tell of what they access before they run: of all of that, and of nothing else.
+TEST(CheckRacesRanges, AreThoseThatTheLoopsAccess) {
+  for (const std::string name :
+       {"whole", "read", "rows", "columns", "strips", "no_rows", "falling", "some", "thirds", "pairs", "triangle"}) {
+    SCOPED_TRACE(name);
+    const Outcome race = check("1", "2", {RANGES_PROGRAM, name, "race"});
+    EXPECT_EQ(race.status, name == "no_rows" ? 0 : 66) << race.text;
+    const Outcome near = check("1", "2", {RANGES_PROGRAM, name, "near"});
+    EXPECT_EQ(near.status, 0) << near.text;
+  }
+}
+
+TEST(CheckRacesRanges, NameTheLinesThatTellTogether) {
+  const Outcome it = check("1", "2", {RANGES_PROGRAM, "pairs", "race"});
+  EXPECT_THAT(it.text, ContainsRegex("write by processor 0 on node 0: set_pairs at range_cases.c:[0-9]+ or [0-9]+\n"));
+}
+
 TEST(CheckRacesReports, NameBothPlacesTheCallsAndTheBlock) {
   const Outcome it = check("2", "2", {"--protocol", "sc", PROGRAM, "racy", "37"});
   EXPECT_EQ(it.status, 66) << it.text;

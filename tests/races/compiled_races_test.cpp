@@ -340,13 +340,34 @@ TEST_F(OnMemory, AgreesWithBytesOneByOne) {
         offset = random() % 4 == 0 ? random() % (byte.size() - bytes) : 8;
       }
       const bool is_write = random() % 3 == 0;
+      // Or pieces, from either end.
+      uint64_t count = 1;
+      int64_t stride = 0;
+      if (random() % 3 == 0) {
+        bytes = uint64_t{1} << random() % 5;
+        stride = static_cast<int64_t>(random() % 40);
+        count = 1 + random() % 4;
+        if (random() % 2 == 0) {
+          offset = random() % 8 + (count - 1) * static_cast<uint64_t>(stride);
+          stride = -stride;
+        } else {
+          offset = random() % 64;
+        }
+      }
       bool by_bytes = false;
-      for (uint64_t i = offset; i < offset + bytes; ++i)
-        access_location(byte[i], lists, detector_->order().clock_of(*owner_[owner]),
-                        {.epoch = Epoch::of_bits(owner_[owner]->epoch), .place = 1, .is_write = is_write},
-                        [&](const AccessRecord&, bool) { by_bytes = true; });
+      for (uint64_t piece = 0; piece < count; ++piece)
+        for (uint64_t i = 0; i < bytes; ++i)
+          access_location(byte[offset + piece * static_cast<uint64_t>(stride) + i], lists,
+                          detector_->order().clock_of(*owner_[owner]),
+                          {.epoch = Epoch::of_bits(owner_[owner]->epoch), .place = 1, .is_write = is_write},
+                          [&](const AccessRecord&, bool) { by_bytes = true; });
       const uint64_t before = found();
-      access(owner, offset, bytes, is_write, 0x1000 + step);
+      // What is noted may have to make room for other lines at any time.
+      if (random() % 4 == 0) owner_[owner]->recent->clear();
+      if (count == 1)
+        access(owner, offset, bytes, is_write, 0x1000 + step);
+      else
+        detector_->tell_strided(*owner_[owner], address() + offset, bytes, stride, count, is_write, 0x1000 + step);
       ASSERT_EQ(found() != before, by_bytes) << "seed " << seed << ", step " << step;
       if (by_bytes) {
         ++races;

@@ -48,6 +48,13 @@ MG_RACES_API void __multigrain_race_write_range(void*, size_t);
 /* The same for `count` pieces of `bytes` each, of which each begins `stride` bytes behind the one before. */
 MG_RACES_API void __multigrain_race_read_strided(const void*, size_t bytes, int64_t stride, uint64_t count);
 MG_RACES_API void __multigrain_race_write_strided(void*, size_t bytes, int64_t stride, uint64_t count);
+/* The same, of accesses in several lines of the source. `other_lines` has up to so many of them besides the call's own, 16 bits each: how
+ * many lines further down it is, or 0. */
+#define MG_RACES_OTHER_LINES 4
+MG_RACES_API void __multigrain_race_read_lines(const void*, size_t bytes, int64_t stride, uint64_t count,
+                                               uint64_t other_lines);
+MG_RACES_API void __multigrain_race_write_lines(void*, size_t bytes, int64_t stride, uint64_t count,
+                                                uint64_t other_lines);
 /* The pointer to an object's virtual functions is read, or written: `value` is the new one. */
 MG_RACES_API void __multigrain_race_vptr_read(const void*);
 MG_RACES_API void __multigrain_race_vptr_update(void*, const void* value);

@@ -30,8 +30,18 @@ bool is_split(const Location& whole) {
 bool is_known(const Location& cell) {
   return cell.write != 0 || cell.read != 0;
 }
-bool is_whole_line(uint64_t address, uint64_t bytes) {
-  return bytes == Recent::kLineBytes && address % Recent::kLineBytes == 0;
+constexpr uint64_t kWholeLine = ~uint64_t{0};
+
+// Calls visit(line, bits) for each line of memory that has some of the bytes, with the bits of those (recent.h).
+template <typename Visit>
+void for_each_part(uint64_t address, uint64_t bytes, Visit&& visit) {
+  while (bytes != 0) {
+    const unsigned first = address % Recent::kLineBytes;
+    const uint64_t part = std::min<uint64_t>(bytes, Recent::kLineBytes - first);
+    visit(address - first, Recent::bits(first, part));
+    address += part;
+    bytes -= part;
+  }
 }
 
 void become(Owner* owner) {
@@ -229,7 +239,7 @@ void CompiledDetector::forget(const void* begin, size_t bytes) {
   for_each_line(first, first + bytes, [this](uint64_t at, uint64_t part) {
     LockedLine line(memory_.line_of(at));
     if (!line.is_separate()) {
-      if (is_whole_line(at, part)) return forget_parts(line.cell(0));
+      if (part == Recent::kLineBytes) return forget_parts(line.cell(0));
       if (!is_known(line.cell(0))) return;
       separate(line);
     }
@@ -242,8 +252,10 @@ void CompiledDetector::free(const void* begin, size_t bytes, uint64_t site) {
   if (t_owner == nullptr) return;
   const auto first = reinterpret_cast<uint64_t>(begin);
   const AccessNow write = now(*t_owner, true, false, site);
-  for_each_line(first, first + bytes,
-                [&](uint64_t at, uint64_t part) { touch(*t_owner, at, part, write, Which::kKnown); });
+  for_each_line(first, first + bytes, [&](uint64_t at, uint64_t part) {
+    const unsigned in_line = at % Recent::kLineBytes;
+    touch(*t_owner, at - in_line, Recent::bits(in_line, part), write, Which::kKnown);
+  });
   t_owner->recent->forget(first, bytes);
 }
 
@@ -258,42 +270,73 @@ bool CompiledDetector::covers_elsewhere(uint64_t address) const {
 void CompiledDetector::access(Owner& me, uint64_t address, uint64_t bytes, bool is_write, bool is_atomic,
                               uintptr_t code) {
   const AccessNow access = now(me, is_write, is_atomic, code);
-  while (bytes != 0) {
-    const unsigned first = address % Recent::kLineBytes;
-    const uint64_t part = std::min<uint64_t>(bytes, Recent::kLineBytes - first);
-    touch(me, address, part, access);
-    if (is_atomic)
-      me.recent->forget(address, part);
-    else
-      me.recent->note(address - first, Recent::bits(first, part), is_write);
-    address += part;
-    bytes -= part;
+  for_each_part(address, bytes, [&](uint64_t line, uint64_t bits) {
+    const Recent::Bytes known = touch(me, line, bits, access);
+    if (!is_atomic) me.recent->note(line, known);
+  });
+  if (is_atomic) me.recent->forget(address, bytes);
+}
+
+class CompiledDetector::NewAccess {
+ public:
+  NewAccess(Owner& me, bool is_write, uintptr_t code, uint64_t other_lines = 0)
+      : me_(me), code_(code), other_lines_(other_lines), is_write_(is_write) {}
+  [[nodiscard]] Owner& me() const { return me_; }
+  [[nodiscard]] bool is_write() const { return is_write_; }
+  [[nodiscard]] const AccessNow& now(const CompiledDetector& detector) {
+    if (!now_) {
+      now_ = detector.now(me_, is_write_, false, code_);
+      if (other_lines_ != 0) detector.memory_.note_lines(Contexts::place(code_, 0), other_lines_);
+    }
+    return *now_;
   }
+
+ private:
+  Owner& me_;
+  const uintptr_t code_;
+  const uint64_t other_lines_;
+  const bool is_write_;
+  std::optional<AccessNow> now_;
+};
+
+void CompiledDetector::tell_line(NewAccess& access, uint64_t line, uint64_t bits) {
+  Recent& recent = *access.me().recent;
+  if (recent.knows(line, bits, access.is_write())) return;
+  recent.note(line, touch(access.me(), line, bits, access.now(*this)));
 }
 
 void CompiledDetector::tell_new(Owner& me, uint64_t address, uint64_t bytes, bool is_write, uintptr_t code) {
-  std::optional<AccessNow> access_now;
-  while (bytes != 0) {
-    const unsigned first = address % Recent::kLineBytes;
-    const uint64_t part = std::min<uint64_t>(bytes, Recent::kLineBytes - first);
-    if (!me.recent->knows(address - first, Recent::bits(first, part), is_write)) {
-      if (!access_now && !covers(address)) {
-        // Of memory that is not looked at, long ranges are not noted, since that takes longer than to see that it is not.
-        if (bytes <= Recent::kLineBytes) me.recent->note(address - first, Recent::bits(first, part), is_write);
-        return;
-      }
-      if (!access_now) access_now = now(me, is_write, false, code);
-      touch(me, address, part, *access_now);
-      me.recent->note(address - first, Recent::bits(first, part), is_write);
-    }
-    address += part;
-    bytes -= part;
+  if (!covers(address)) {
+    // Of memory that is not looked at, long ranges are not noted, since that takes longer than to see that it is not.
+    if (bytes <= Recent::kLineBytes)
+      for_each_part(address, bytes, [&](uint64_t line, uint64_t bits) { me.recent->note(line, bits, is_write); });
+    return;
   }
+  NewAccess access(me, is_write, code);
+  for_each_part(address, bytes, [&](uint64_t line, uint64_t bits) { tell_line(access, line, bits); });
 }
 
+// Pieces in one line are told together: all of them are accesses of one place.
 void CompiledDetector::tell_strided(Owner& me, uint64_t address, uint64_t bytes, int64_t stride, uint64_t count,
-                                    bool is_write, uintptr_t code) {
-  for (; count != 0; --count, address += static_cast<uint64_t>(stride)) tell_plain(me, address, bytes, is_write, code);
+                                    bool is_write, uintptr_t code, uint64_t other_lines) {
+  constexpr uint64_t kBytes = Recent::kLineBytes;
+  const auto step = static_cast<uint64_t>(stride);
+  if (!covers(address)) {
+    for (; count != 0; --count, address += step) tell_plain(me, address, bytes, is_write, code);
+    return;
+  }
+  NewAccess access(me, is_write, code, other_lines);
+  uint64_t line = address & ~(kBytes - 1), bits = 0;
+  const auto add = [&](uint64_t in_line, uint64_t more) {
+    if (in_line != line && bits != 0) {
+      tell_line(access, line, bits);
+      bits = 0;
+    }
+    line = in_line;
+    bits |= more;
+  };
+  for (; count != 0; --count, address += step) for_each_part(address, bytes, add);
+  if (bits != 0) tell_line(access, line, bits);
 }
 
 Location CompiledDetector::copy_of(const Location& location) {
@@ -366,36 +409,65 @@ void CompiledDetector::touch_cell(Location& cell, uint64_t address, unsigned byt
   }
 }
 
-void CompiledDetector::touch(const Owner& me, uint64_t address, uint64_t bytes, const AccessNow& now, Which which) {
+// With the line's lock.
+Recent::Bytes CompiledDetector::known_of(LockedLine& line, const AccessNow& now) {
+  const auto of_cell = [&now](const Location& cell, uint64_t bits) -> Recent::Bytes {
+    // Where the cell is split these are no epochs.
+    const uint64_t plain = Epoch(now.epoch.owner(), now.epoch.time()).bits();
+    return {.read = cell.read == plain ? bits : 0, .written = cell.write == plain ? bits : 0};
+  };
+  if (!line.is_separate()) return of_cell(line.cell(0), kWholeLine);
+  Recent::Bytes known;
+  for (unsigned i = 0; i < CellLine::kCells; ++i) {
+    const Recent::Bytes more = of_cell(line.cell(i), Recent::bits(8 * i, 8));
+    known.read |= more.read;
+    known.written |= more.written;
+  }
+  return known;
+}
+
+Recent::Bytes CompiledDetector::touch(const Owner& me, uint64_t line_address, uint64_t bits, const AccessNow& now,
+                                      Which which) {
   const ClockView clock = order_.clock_of(me);
+  Recent::Bytes known{.read = bits, .written = now.is_write ? bits : 0};
   Found all;
   {
-    LockedLine line(memory_.line_of(address));
-    if (!line.is_separate()) {
-      if (which == Which::kKnown && !is_known(line.cell(0))) return;
-      if (is_whole_line(address, bytes)) {
-        look(line.cell(0), address, static_cast<unsigned>(bytes), now, clock, all);
-        bytes = 0;
+    LockedLine line(memory_.line_of(line_address));
+    const auto first = static_cast<unsigned>(std::countr_zero(bits)) / 8;
+    // The owner's note of the line has made room for another one: then it is made again, of all that the line's cells say.
+    if (!now.epoch.is_atomic() && is_known_now(line.cell(line.is_separate() ? first : 0), now)) {
+      const Recent::Bytes noted = known_of(line, now);
+      bits &= ~(now.is_write ? noted.written : noted.read | noted.written);
+      known.read |= noted.read;
+      known.written |= noted.written;
+    }
+    if (bits != 0 && !line.is_separate()) {
+      if (which == Which::kKnown && !is_known(line.cell(0))) return known;
+      if (bits == kWholeLine) {
+        look(line.cell(0), line_address, Recent::kLineBytes, now, clock, all);
+        bits = 0;
       } else {
         separate(line);
       }
     }
-    const bool is_whole = is_whole_line(address, bytes);
-    for (uint64_t end = address + bytes; address != end;) {
-      const auto part = static_cast<unsigned>(std::min(end - address, 8 - address % 8));
-      Location& cell = line.cell(address / 8 % CellLine::kCells);
-      if (which == Which::kAll || is_known(cell)) touch_cell(cell, address, part, now, clock, all);
-      address += part;
+    const bool is_whole = bits == kWholeLine;
+    for (uint64_t rest = bits; rest != 0;) {
+      const auto at = static_cast<unsigned>(std::countr_zero(rest));
+      const auto bytes = std::min(static_cast<unsigned>(std::countr_one(rest >> at)), 8 - at % 8);
+      Location& cell = line.cell(at / 8);
+      if (which == Which::kAll || is_known(cell)) touch_cell(cell, line_address + at, bytes, now, clock, all);
+      rest &= ~Recent::bits(at, bytes);
     }
     if (is_whole) {
       // One cell may do again, if it says all that the others say.
-      const Location& first = line.cell(0);
-      bool are_alike = !is_split(first) && (first.read & Location::kList) == 0;
-      for (unsigned i = 1; are_alike && i < CellLine::kCells; ++i) are_alike = line.cell(i) == first;
+      const Location& one = line.cell(0);
+      bool are_alike = !is_split(one) && (one.read & Location::kList) == 0;
+      for (unsigned i = 1; are_alike && i < CellLine::kCells; ++i) are_alike = line.cell(i) == one;
       line.set_separate(!are_alike);
     }
   }
   for (size_t i = 0; i < all.count; ++i) found(all.room[i].race);
+  return known;
 }
 
 void CompiledDetector::found(const Race& race) {

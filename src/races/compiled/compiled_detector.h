@@ -101,9 +101,9 @@ class CompiledDetector {
       bytes -= part;
     }
   }
-  // The same for `count` pieces of `bytes` each, `stride` bytes from one to the next.
+  // The same for `count` pieces of `bytes` each, `stride` bytes from one to the next, in other lines than that of the code, too (abi.h).
   void tell_strided(Owner& me, uint64_t address, uint64_t bytes, int64_t stride, uint64_t count, bool is_write,
-                    uintptr_t code);
+                    uintptr_t code, uint64_t other_lines = 0);
 
   [[nodiscard]] Order& order() { return order_; }
   [[nodiscard]] bool is_told_of_posix(const void* object) const {
@@ -125,9 +125,15 @@ class CompiledDetector {
             .place = Contexts::place(code, contexts_.context(me.calls)),
             .is_write = is_write};
   }
-  // `bytes` within a line. kKnown: of those cells alone of which anything is known.
+  // What code tells of one line: the bytes of these bits (recent.h), of which the owner may have told some at its time now. `now` is
+  // made when it is needed first.
+  class NewAccess;
+  void tell_line(NewAccess& access, uint64_t line, uint64_t bits);
+  // An access of these bytes of a line. kKnown: of those cells alone of which anything is known. Returns what the owner is known to
+  // have accessed of the line at its time now, with this access: these bytes, and maybe others.
   enum class Which : uint8_t { kAll, kKnown };
-  void touch(const Owner& me, uint64_t address, uint64_t bytes, const AccessNow& now, Which which = Which::kAll);
+  Recent::Bytes touch(const Owner& me, uint64_t line, uint64_t bits, const AccessNow& now, Which which = Which::kAll);
+  [[nodiscard]] static Recent::Bytes known_of(LockedLine& line, const AccessNow& now);
   // An access of the location, which is of `bytes` from `address` on.
   void look(Location& location, uint64_t address, unsigned bytes, const AccessNow& now, ClockView clock, Found& found);
   // `bytes` within a cell.

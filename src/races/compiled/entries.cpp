@@ -66,6 +66,17 @@ void __multigrain_race_write_strided(void* address, size_t bytes, int64_t stride
     g_compiled_detector->tell_strided(*me, reinterpret_cast<uint64_t>(address), bytes, stride, count, true,
                                       MG_RACES_CODE);
 }
+void __multigrain_race_read_lines(const void* address, size_t bytes, int64_t stride, uint64_t count,
+                                  uint64_t other_lines) {
+  if (Owner* const me = t_owner; me != nullptr)
+    g_compiled_detector->tell_strided(*me, reinterpret_cast<uint64_t>(address), bytes, stride, count, false,
+                                      MG_RACES_CODE, other_lines);
+}
+void __multigrain_race_write_lines(void* address, size_t bytes, int64_t stride, uint64_t count, uint64_t other_lines) {
+  if (Owner* const me = t_owner; me != nullptr)
+    g_compiled_detector->tell_strided(*me, reinterpret_cast<uint64_t>(address), bytes, stride, count, true,
+                                      MG_RACES_CODE, other_lines);
+}
 void __multigrain_race_vptr_read(const void* address) {
   at(address, 8, false, MG_RACES_CODE);
 }

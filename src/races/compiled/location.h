@@ -47,6 +47,14 @@ struct AccessNow {
   bool is_write = false;
 };
 
+// L3: whether the access says nothing that is not known.
+[[nodiscard]] inline bool is_known_now(const Location& location, const AccessNow& now) {
+  const Epoch plain(now.epoch.owner(), now.epoch.time());
+  const uint64_t own = now.epoch.bits();
+  if (location.write == own || location.write == plain.bits()) return true;
+  return !now.is_write && (location.read == own || location.read == plain.bits());
+}
+
 // Calls conflict(record, was_write) for each earlier access that races with this one.
 //
 // Lists keep the reads: entries(number) is a span of records, of which those without an epoch are free; make() returns the
@@ -59,7 +67,7 @@ class LocationStep {
       : lists_(lists), clock_(clock), now_(now), conflict_(conflict) {}
 
   void apply(Location& location) {
-    if (is_known(location)) return;
+    if (is_known_now(location, now_)) return;
     compare({Epoch::of_bits(location.write), location.write_place}, true);
     if (now_.is_write)
       write(location);
@@ -68,14 +76,6 @@ class LocationStep {
   }
 
  private:
-  // L3.
-  [[nodiscard]] bool is_known(const Location& location) const {
-    const Epoch plain(now_.epoch.owner(), now_.epoch.time());
-    const uint64_t own = now_.epoch.bits();
-    if (location.write == own || location.write == plain.bits()) return true;
-    return !now_.is_write && (location.read == own || location.read == plain.bits());
-  }
-
   void compare(const AccessRecord& earlier, bool was_write) {
     if (!earlier.epoch || happens_before(earlier.epoch, clock_)) return;
     if (earlier.epoch.is_atomic() && now_.epoch.is_atomic()) return;

@@ -61,6 +61,35 @@ Result<RaceMemory> RaceMemory::create(int fd, uint64_t limit) {
   return memory;
 }
 
+// Calls visit(entry) for those that may be the code's, until that returns true.
+template <typename Visit>
+void RaceMemory::visit_lines(uint64_t code, Visit&& visit) const {
+  auto& entries = head_->other_lines;
+  const uint64_t first = (code * 0x9e3779b97f4a7c15u) >> 50;
+  for (uint64_t i = 0; i < 64; ++i)
+    if (visit(entries[(first + i) % entries.size()])) return;
+}
+
+void RaceMemory::note_lines(uint64_t code, uint64_t lines) const {
+  visit_lines(code, [&](Head::OtherLines& entry) {
+    uint64_t found = entry.code.load(std::memory_order_relaxed);
+    if (found == 0 && entry.code.compare_exchange_strong(found, code, std::memory_order_relaxed)) found = code;
+    if (found != code) return false;
+    if (entry.lines.load(std::memory_order_relaxed) != lines) entry.lines.store(lines, std::memory_order_release);
+    return true;
+  });
+}
+
+uint64_t RaceMemory::other_lines(uint64_t code) const {
+  uint64_t lines = 0;
+  visit_lines(code, [&](const Head::OtherLines& entry) {
+    const uint64_t found = entry.code.load(std::memory_order_relaxed);
+    if (found == code) lines = entry.lines.load(std::memory_order_acquire);
+    return found == code || found == 0;
+  });
+  return lines;
+}
+
 void RaceMemory::note_block(const Block& block) {
   NotedBlock& entry = blocks_[((block.begin * 0x9e3779b97f4a7c15u) >> 40) & (kBlocks - 1)];
   entry.begin.store(0);

@@ -98,6 +98,12 @@ class RaceMemory {
     alignas(64) std::array<std::atomic<uint32_t>, Epoch::kMaxOwners + 1> owner_in_use;
     std::array<std::atomic<uint64_t>, Epoch::kMaxOwners + 1>
         owner_time;  // of threads beside processors that have ended
+    // Of code that tells of accesses in several lines of the source (abi.h): those besides its own.
+    struct OtherLines {
+      std::atomic<uint64_t> code;  // as in a place (contexts.h); 0: free
+      std::atomic<uint64_t> lines;
+    };
+    std::array<OtherLines, size_t{1} << 14> other_lines;
   };
 
   // Maps the memory behind the descriptor, which stays the caller's and must be empty or one that another node has given its
@@ -107,6 +113,10 @@ class RaceMemory {
   [[nodiscard]] Head& head() const { return *head_; }
   [[nodiscard]] std::atomic<uint64_t>* contexts() const { return contexts_; }
   [[nodiscard]] SyncObject* objects() const { return objects_; }
+
+  // A report knows one line of some code if there is no room for the others.
+  void note_lines(uint64_t code, uint64_t lines) const;
+  [[nodiscard]] uint64_t other_lines(uint64_t code) const;
 
   void note_block(const Block& block);
   // Returns the block that was allocated last of those with the address.
@@ -151,6 +161,8 @@ class RaceMemory {
     std::atomic<uint64_t> made;
     std::atomic<uint64_t> made_by;
   };
+  template <typename Visit>
+  void visit_lines(uint64_t code, Visit&& visit) const;
   [[nodiscard]] uint32_t make_cells(uint64_t page);
   [[nodiscard]] uint32_t take_new(uint64_t units);
 

@@ -32,15 +32,21 @@ class Recent {
     const Line& entry = lines_[index_of(line)];
     return entry.address == line && ((is_write ? entry.written : entry.read) & bits) == bits;
   }
-  void note(uint64_t line, uint64_t bits, bool is_write) {
+  void note(uint64_t line, uint64_t bits, bool is_write) { note(line, {.read = bits, .written = is_write ? bits : 0}); }
+  // Bits of bytes; what is written counts as read, too.
+  struct Bytes {
+    uint64_t read = 0;
+    uint64_t written = 0;
+  };
+  void note(uint64_t line, const Bytes& bytes) {
     const unsigned index = index_of(line);
     Line& entry = lines_[index];
     if (entry.address != line) {
       if (entry.address == 0) used_[used_count_++] = static_cast<uint16_t>(index);
       entry = {.read = 0, .address = line, .written = 0, .zero = 0};
     }
-    entry.read |= bits;
-    if (is_write) entry.written |= bits;
+    entry.read |= bytes.read | bytes.written;
+    entry.written |= bytes.written;
   }
 
   // Forgets everything.

@@ -6,6 +6,7 @@
 #include <llvm/Analysis/ScalarEvolutionExpressions.h>
 #include <llvm/Analysis/ValueTracking.h>
 #include <llvm/Analysis/VectorUtils.h>
+#include <llvm/IR/DebugInfoMetadata.h>
 #include <llvm/IR/Dominators.h>
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Instructions.h>
@@ -37,7 +38,14 @@ MDNode* mark_of(Module& module) {
 
 // --- What is told
 
-// `count` pieces of memory of `bytes` each, `stride` bytes from one to the next; without a stride one piece.
+// A branch that is taken to where something is told; its condition does not change in the loops that are left.
+struct Guard {
+  Value* condition = nullptr;
+  bool is_taken = false;  // where it is true
+};
+
+// `count` pieces of memory of `bytes` each, `stride` bytes from one to the next; without a stride one piece. Without the guards
+// nothing is accessed.
 struct Pieces {
   const SCEV* begin = nullptr;  // a pointer
   const SCEV* bytes = nullptr;
@@ -45,45 +53,70 @@ struct Pieces {
   const SCEV* count = nullptr;
   bool writes = false;
   DebugLoc at;
+  uint64_t other_lines = 0;  // abi.h
+  SmallVector<Guard, 2> guards;
 };
 struct Told {
   CallInst* call = nullptr;
   Pieces pieces;
 };
 
-// Accesses of a loop whose addresses move by one step and are at constant distances, in one line of the source, so that a report
-// names it.
+// Accesses of a loop, in one function of the source, whose addresses move by one step and are at constant distances.
 struct Group {
   struct Member {
     int64_t begin = 0;  // behind the group's start
     int64_t end = 0;
     bool writes = false;
+    DebugLoc at;
   };
   const SCEV* start = nullptr;
   const SCEV* step = nullptr;
-  DebugLoc at;
   SmallVector<Member, 4> members;
 };
 
-bool is_same_line(const DebugLoc& a, const DebugLoc& b) {
+// Bytes without a gap, and where they are accessed.
+struct Part {
+  int64_t begin = 0;
+  int64_t end = 0;
+  DebugLoc at;
+  SmallVector<int64_t, MG_RACES_OTHER_LINES> other_lines;  // behind that of `at`
+
+  // Returns whether a report has room for the line, too.
+  bool add_line(const DebugLoc& more) {
+    if (!at || !more) return !at && !more;
+    const int64_t distance = int64_t{more.getLine()} - int64_t{at.getLine()};
+    if (distance == 0 || is_contained(other_lines, distance)) return true;
+    if (!isInt<16>(distance) || other_lines.size() == MG_RACES_OTHER_LINES) return false;
+    other_lines.push_back(distance);
+    return true;
+  }
+  [[nodiscard]] uint64_t packed_lines() const {
+    uint64_t packed = 0;
+    for (const int64_t distance : llvm::reverse(other_lines)) packed = packed << 16 | static_cast<uint16_t>(distance);
+    return packed;
+  }
+};
+
+bool is_same_function(const DebugLoc& a, const DebugLoc& b) {
   if (!a || !b) return !a && !b;
-  return a.getLine() == b.getLine() && a.getScope() == b.getScope() && a.getInlinedAt() == b.getInlinedAt();
+  return a->getScope()->getSubprogram() == b->getScope()->getSubprogram() && a->getFile() == b->getFile() &&
+         a.getInlinedAt() == b.getInlinedAt();
 }
 
-// The bytes of all members that do so, in order, each as long as it can be.
-SmallVector<Group::Member, 4> merged(const Group& group, bool writes) {
-  SmallVector<Group::Member, 4> parts;
+// The bytes of all members that do so, in order, in parts that are as long as they can be.
+SmallVector<Part, 4> merged(const Group& group, bool writes) {
+  SmallVector<Group::Member, 4> members;
   for (const Group::Member& member : group.members)
-    if (member.writes == writes) parts.push_back(member);
-  llvm::sort(parts, [](const auto& a, const auto& b) { return a.begin < b.begin; });
-  SmallVector<Group::Member, 4> whole;
-  for (const Group::Member& part : parts) {
-    if (!whole.empty() && part.begin <= whole.back().end)
-      whole.back().end = std::max(whole.back().end, part.end);
+    if (member.writes == writes) members.push_back(member);
+  llvm::stable_sort(members, [](const auto& a, const auto& b) { return a.begin < b.begin; });
+  SmallVector<Part, 4> parts;
+  for (const Group::Member& member : members) {
+    if (!parts.empty() && member.begin <= parts.back().end && parts.back().add_line(member.at))
+      parts.back().end = std::max(parts.back().end, member.end);
     else
-      whole.push_back(part);
+      parts.push_back({member.begin, member.end, member.at, {}});
   }
-  return whole;
+  return parts;
 }
 
 class RangeTeller {
@@ -140,9 +173,7 @@ class RangeTeller {
     }
     for (const Group& group : groups) tell(group);
     for (Told& inner : told_)
-      if (inner.call != nullptr && loops_.getLoopFor(inner.call->getParent()) == &loop &&
-          dominators_.dominates(inner.call->getParent(), loop.getLoopLatch()))
-        move_out(inner, loop);
+      if (inner.call != nullptr && loops_.getLoopFor(inner.call->getParent()) == &loop) move_out(inner, loop);
     append_range(told_, told_now_);
     told_now_.clear();
   }
@@ -168,73 +199,98 @@ class RangeTeller {
       step = recurrence->getStepRecurrence(evolution_);
     }
     if (!can_expand(start) || !can_expand(step)) return;
-    Group::Member member{.end = static_cast<int64_t>(size.getFixedValue()), .writes = isa<StoreInst>(instruction)};
-    Group* const group = group_of(start, step, instruction.getDebugLoc(), groups, member);
+    Group::Member member{.begin = 0,
+                         .end = static_cast<int64_t>(size.getFixedValue()),
+                         .writes = isa<StoreInst>(instruction),
+                         .at = instruction.getDebugLoc()};
+    Group* const group = group_of(start, step, groups, member);
     group->members.push_back(member);
     instruction.setMetadata(LLVMContext::MD_access_group,
                             uniteAccessGroups(instruction.getMetadata(LLVMContext::MD_access_group), mark_of(module_)));
     is_changed_ = true;
   }
 
-  Group* group_of(const SCEV* start, const SCEV* step, const DebugLoc& at, SmallVectorImpl<Group>& groups,
-                  Group::Member& member) {
+  Group* group_of(const SCEV* start, const SCEV* step, SmallVectorImpl<Group>& groups, Group::Member& member) {
     for (Group& group : groups) {
-      if (group.step != step || !is_same_line(group.at, at)) continue;
+      if (group.step != step || !is_same_function(group.members.front().at, member.at)) continue;
       const auto* const distance = dyn_cast<SCEVConstant>(evolution_.getMinusSCEV(start, group.start));
       if (distance == nullptr || distance->getAPInt().getSignificantBits() > 20) continue;
       member.begin += distance->getAPInt().getSExtValue();
       member.end += distance->getAPInt().getSExtValue();
       return &group;
     }
-    groups.push_back({start, step, at, {}});
+    groups.push_back({start, step, {}});
     return &groups.back();
   }
 
   // A write says all that a read says.
   void tell(const Group& group) {
     const auto writes = merged(group, true);
-    for (const Group::Member& part : writes) tell(group, part);
-    for (const Group::Member& part : merged(group, false))
+    for (const Part& part : writes) tell(group, part, true);
+    for (const Part& part : merged(group, false))
       if (none_of(writes, [&](const auto& write) { return write.begin <= part.begin && part.end <= write.end; }))
-        tell(group, part);
+        tell(group, part, false);
   }
-  void tell(const Group& group, const Group::Member& part) {
+  void tell(const Group& group, const Part& part, bool writes) {
     emit(repeated({.begin = evolution_.getAddExpr(group.start, constant(part.begin)),
                    .bytes = constant(part.end - part.begin),
-                   .writes = part.writes,
-                   .at = group.at},
+                   .writes = writes,
+                   .at = part.at,
+                   .other_lines = part.packed_lines(),
+                   .guards = {}},
                   group.step));
   }
 
-  // What the loop tells of that tells of one piece in its first iteration, and `step` bytes further in each one behind.
-  Pieces repeated(Pieces piece, const SCEV* step) {
-    if (step->isZero()) return piece;
+  // Whether pieces of so many bytes, a step from each other, leave nothing out.
+  static bool is_within(const SCEV* step, const SCEV* bytes) {
     const auto* const known_step = dyn_cast<SCEVConstant>(step);
-    const auto* const known_bytes = dyn_cast<SCEVConstant>(piece.bytes);
-    if (known_step != nullptr && known_bytes != nullptr &&
-        known_step->getAPInt().abs().ule(known_bytes->getAPInt().getZExtValue())) {
+    const auto* const known_bytes = dyn_cast<SCEVConstant>(bytes);
+    return known_step != nullptr && known_bytes != nullptr &&
+           known_step->getAPInt().abs().ule(known_bytes->getAPInt().getZExtValue());
+  }
+
+  // What the loop tells of that tells of these pieces in its first iteration, and `step` bytes further in each one behind.
+  Pieces repeated(Pieces pieces, const SCEV* step) {
+    if (step->isZero()) return pieces;
+    if (is_within(step, pieces.bytes)) {
       const SCEV* const way = evolution_.getMulExpr(step, times_);
-      const bool falls = known_step->getAPInt().isNegative();
-      if (falls) piece.begin = evolution_.getAddExpr(piece.begin, way);
-      piece.bytes = evolution_.getAddExpr(piece.bytes, falls ? evolution_.getNegativeSCEV(way) : way);
-      return piece;
+      const bool falls = cast<SCEVConstant>(step)->getAPInt().isNegative();
+      if (falls) pieces.begin = evolution_.getAddExpr(pieces.begin, way);
+      pieces.bytes = evolution_.getAddExpr(pieces.bytes, falls ? evolution_.getNegativeSCEV(way) : way);
+      return pieces;
     }
-    piece.stride = step;
-    piece.count = evolution_.getAddExpr(times_, constant(1));
-    return piece;
+    pieces.stride = step;
+    pieces.count = evolution_.getAddExpr(times_, constant(1));
+    return pieces;
+  }
+
+  // Appends the guards of the loop's block, which all iterations or none of them run; returns false if it is not such a block.
+  bool add_guards(const BasicBlock* block, const Loop& loop, SmallVectorImpl<Guard>& guards) {
+    while (!dominators_.dominates(block, loop.getLoopLatch())) {
+      const BasicBlock* const before = block->getSinglePredecessor();
+      if (before == nullptr || loops_.getLoopFor(before) != &loop) return false;
+      const auto* const branch = dyn_cast<BranchInst>(before->getTerminator());
+      if (branch == nullptr) return false;
+      if (branch->isConditional()) guards.push_back({branch->getCondition(), branch->getSuccessor(0) == block});
+      block = before;
+    }
+    return true;
   }
 
   // What an inner loop tells of, in each iteration of this one, is told before this one.
   void move_out(Told& inner, const Loop& loop) {
     Pieces pieces = inner.pieces;
+    if (!add_guards(inner.call->getParent(), loop, pieces.guards)) return;
+    for (const Guard& guard : pieces.guards)
+      if (!loop.isLoopInvariant(guard.condition)) return;
     const SCEV* step = evolution_.getZero(i64_);
     if (!evolution_.isLoopInvariant(pieces.begin, &loop)) {
       const auto* const recurrence = dyn_cast<SCEVAddRecExpr>(pieces.begin);
-      if (pieces.stride != nullptr || recurrence == nullptr || recurrence->getLoop() != &loop ||
-          !recurrence->isAffine())
-        return;
+      if (recurrence == nullptr || recurrence->getLoop() != &loop || !recurrence->isAffine()) return;
       pieces.begin = recurrence->getStart();
       step = recurrence->getStepRecurrence(evolution_);
+      // There is no call for pieces of pieces.
+      if (pieces.stride != nullptr && !is_within(step, pieces.bytes)) return;
     }
     for (const SCEV* const part : {pieces.begin, pieces.bytes, pieces.stride, pieces.count, step})
       if (part != nullptr && (!evolution_.isLoopInvariant(part, &loop) || !can_expand(part))) return;
@@ -248,14 +304,25 @@ class RangeTeller {
     IRBuilder<> builder(end_);
     builder.SetCurrentDebugLocation(pieces.at);
     SCEVExpander expander(evolution_, layout_, "told");
-    SmallVector<Value*, 4> arguments{expander.expandCodeFor(pieces.begin, builder.getPtrTy(), end_)};
+    SmallVector<Value*, 5> arguments{expander.expandCodeFor(pieces.begin, builder.getPtrTy(), end_)};
     for (const SCEV* const part : {pieces.bytes, pieces.stride, pieces.count})
       if (part != nullptr) arguments.push_back(expander.expandCodeFor(part, i64_, end_));
-    SmallVector<Type*, 4> types;
+    // No bytes, or no pieces, are told of.
+    for (const Guard& guard : pieces.guards) {
+      Value* const nothing = builder.getInt64(0);
+      arguments.back() = builder.CreateSelect(guard.condition, guard.is_taken ? arguments.back() : nothing,
+                                              guard.is_taken ? nothing : arguments.back());
+    }
+    StringRef name = pieces.stride == nullptr
+                         ? (pieces.writes ? MG_RACES_PREFIX "write_range" : MG_RACES_PREFIX "read_range")
+                         : (pieces.writes ? MG_RACES_PREFIX "write_strided" : MG_RACES_PREFIX "read_strided");
+    if (pieces.other_lines != 0) {
+      name = pieces.writes ? MG_RACES_PREFIX "write_lines" : MG_RACES_PREFIX "read_lines";
+      if (pieces.stride == nullptr) arguments.append({builder.getInt64(0), builder.getInt64(1)});
+      arguments.push_back(builder.getInt64(pieces.other_lines));
+    }
+    SmallVector<Type*, 5> types;
     for (const Value* const argument : arguments) types.push_back(argument->getType());
-    const StringRef name = pieces.stride == nullptr
-                               ? (pieces.writes ? MG_RACES_PREFIX "write_range" : MG_RACES_PREFIX "read_range")
-                               : (pieces.writes ? MG_RACES_PREFIX "write_strided" : MG_RACES_PREFIX "read_strided");
     const FunctionCallee entry =
         module_.getOrInsertFunction(name, FunctionType::get(builder.getVoidTy(), types, false));
     CallInst* const call = builder.CreateCall(entry, arguments);
