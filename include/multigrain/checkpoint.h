@@ -1,5 +1,7 @@
 /** \file
- * Checkpoints of a run: its shared memory is written to a folder, and another run goes on from there.
+ * Checkpoints of a run: its shared memory is written to a folder, and another run goes on from there. They are for a program that
+ * says what is to be kept, and where. One that calls none of these functions is kept as it is, at its barriers, with private memory,
+ * stacks and registers (docs/user/checkpoints.md).
  *
  *   mgrun --nodes 4 --checkpoint DIR --every 60s ./program      writes checkpoints where the program calls mg_checkpoint()
  *   mgrun --nodes 4 --restart DIR ./program                     goes on from the last one

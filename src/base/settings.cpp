@@ -234,11 +234,11 @@ constexpr Setting kSettings[] = {
      "what each processor did when: a page for browsers (FILE.html), or a trace for ui.perfetto.dev and chrome://tracing "
      "(any other name)"},
     {"MULTIGRAIN_CHECKPOINT", Scope::kRun, parsed<&Config::checkpoint, parse_checkpoint_folder>, "--checkpoint", "DIR",
-     "where mg_checkpoint() writes checkpoints of shared memory; the last one stays until the next is complete"},
+     "where checkpoints are written, by mg_checkpoint() or else at barriers; the last one stays until the next is complete"},
     {"MULTIGRAIN_CHECKPOINT_EVERY", Scope::kRun, parsed<&Config::checkpoint_every, parse_checkpoint_interval>,
      "--every", "TIME",
      "with --checkpoint, how much time passes between two checkpoints at least, such as 60s (default 0: each call of "
-     "mg_checkpoint() writes one)"},
+     "mg_checkpoint(), or each barrier, writes one)"},
     {"MULTIGRAIN_RESTART", Scope::kRun, parsed<&Config::restart, parse_checkpoint_folder>, "--restart", "DIR",
      "go on from the checkpoint in DIR, with the same program, nodes and protocol"},
     {"MULTIGRAIN_VERBOSE", Scope::kRun, whole<&Config::verbose, 0, 1>, "--verbose", nullptr,

@@ -46,7 +46,7 @@ struct HeadRecord {
   uint32_t line_size;
   uint32_t parts;
 };
-static_assert(sizeof(HeadRecord) == 80);
+static_assert(sizeof(HeadRecord) == 80 && offsetof(HeadRecord, root) == kRootInHead);
 
 struct NodePartRecord {
   uint64_t node;
@@ -70,10 +70,10 @@ struct BlockRecord {
   uint32_t packed_bytes;
 };
 
-// The bytes of all blocks: this, the extents, the runs, the superblocks, the words of their bitmaps, and then for each page its
-// number and its bytes; at the end a number that no page has.
+// The bytes of all blocks: this, the extents, the runs, the superblocks, the words of their bitmaps, the record of private memory, and
+// then for each page its number and its bytes; at the end a number that no page has.
 struct BooksRecord {
-  uint64_t extents, runs, superblocks, bitmap_words;
+  uint64_t extents, runs, superblocks, bitmap_words, program_bytes;
 };
 
 struct ExtentRecord {
@@ -120,7 +120,7 @@ Extent extent_of(const ExtentRecord& record) {
 }
 
 std::string head_name(const std::string& folder) {
-  return folder + "/checkpoint";
+  return folder + "/" + kHeadName;
 }
 
 // A file has its name for good once its folder is on the disk.
@@ -353,8 +353,9 @@ void PartWriter::write(std::span<const std::byte> bytes) {
   failed_ = write_all(file_.get(), bytes);
 }
 
-void PartWriter::add_books(const SpaceImage& space, const SmallImage& small) {
-  const BooksRecord books{space.extents.size(), space.runs.size(), small.superblocks.size(), small.bitmaps.size()};
+void PartWriter::add_books(const SpaceImage& space, const SmallImage& small, std::span<const std::byte> program) {
+  const BooksRecord books{space.extents.size(), space.runs.size(), small.superblocks.size(), small.bitmaps.size(),
+                          program.size()};
   add(&books, sizeof books);
   for (const Extent& extent : space.extents) {
     const ExtentRecord record = record_of(extent);
@@ -371,6 +372,7 @@ void PartWriter::add_books(const SpaceImage& space, const SmallImage& small) {
   }
   add(small.superblocks.data(), small.superblocks.size() * sizeof small.superblocks[0]);
   add(small.bitmaps.data(), small.bitmaps.size() * sizeof small.bitmaps[0]);
+  add(program.data(), program.size());
 }
 
 void PartWriter::add_page(PageId page, std::span<const std::byte> bytes) {
@@ -492,6 +494,12 @@ Status PartReader::read_books(SpaceImage& space, SmallImage& small) {
     uint64_t word;
     if (!take(word)) return senseless();
     small.bitmaps.push_back(word);
+  }
+  constexpr uint64_t kAtATime = 4096;
+  while (program_.size() < books.program_bytes) {
+    const size_t have = program_.size();
+    program_.resize(have + std::min(kAtATime, books.program_bytes - have));
+    if (!take(&program_[have], program_.size() - have)) return senseless();
   }
   return {};
 }

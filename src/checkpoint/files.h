@@ -1,7 +1,8 @@
 // The files of a checkpoint (docs/internals/checkpoints.md), all in one folder:
 //
 //   checkpoint             the head: which run wrote it, and the length and checksum of every part
-//   memory-NUMBER-NODE     a part: a node's books of the shared heap, and pages whose home it is
+//   memory-NUMBER-NODE     a part: a node's books of the shared heap, pages whose home it is, and, of a checkpoint at a barrier
+//                          (runtime/program_image.h), what the node has of the program besides: a record, and pages of private memory
 //   lock                   an empty file (folder_lock.h)
 //
 // A node's memory in a checkpoint is a chain of parts. The first has all of its pages, each other one those that have changed
@@ -34,7 +35,14 @@
 namespace multigrain::checkpoint {
 
 // The version of the files. A file of another version is refused.
-inline constexpr uint32_t kVersion = 2;
+inline constexpr uint32_t kVersion = 3;
+
+// The head's file in the folder, and where in it the root is.
+inline constexpr const char* kHeadName = "checkpoint";
+inline constexpr long kRootInHead = 48;
+
+// In the number of a page of private memory, which is its address by its size besides.
+inline constexpr uint64_t kPrivatePage = uint64_t{1} << 62;
 
 // What a run must have in common with the run that wrote the checkpoint.
 struct Machine {
@@ -59,7 +67,7 @@ struct Part {
 struct Head {
   Machine machine;
   uint64_t number = 0;  // 1 for the first checkpoint of a folder
-  uint64_t root = 0;    // the address that the program gave
+  uint64_t root = 0;    // the address that the program gave; 0: the checkpoint has private memory, too
   // Each node's chain, the oldest part first.
   std::vector<std::vector<Part>> chains;
 };
@@ -92,7 +100,8 @@ class PartWriter {
   static Result<PartWriter> create(const std::string& folder, uint64_t number, NodeId node, uint64_t before);
 
   // The books come first. Another node than 0 has none of the manager's.
-  void add_books(const SpaceImage& space, const SmallImage& small);
+  // `program` is the record of private memory, if the part has some.
+  void add_books(const SpaceImage& space, const SmallImage& small, std::span<const std::byte> program = {});
   // Then the pages come, in any order, each once; `page` has the bytes of one.
   void add_page(PageId page, std::span<const std::byte> bytes);
   // This one is zero now, or another node's: what earlier parts of the chain have of it does not count.
@@ -134,6 +143,7 @@ class PartReader {
       : name_(std::move(other.name_)),
         rest_(std::exchange(other.rest_, {})),
         all_(std::exchange(other.all_, {})),
+        program_(std::move(other.program_)),
         block_(std::move(other.block_)),
         at_(other.at_),
         page_(std::move(other.page_)) {}
@@ -144,6 +154,8 @@ class PartReader {
 
   // Reads the books, and must be called first. Errors: they make no sense.
   Status read_books(SpaceImage& space, SmallImage& small);
+  // What add_books() was given besides, after read_books().
+  [[nodiscard]] std::span<const std::byte> program() const { return program_; }
   // Returns the next page, or nullopt after the last. Errors: the file makes no sense.
   struct Page {
     PageId page;
@@ -163,8 +175,9 @@ class PartReader {
   std::string name_;
   std::span<const std::byte> rest_;  // of the mapping, behind the block
   std::span<const std::byte> all_;   // the mapping
-  std::vector<std::byte> block_;     // unpacked
-  size_t at_ = 0;                    // the first byte of it that was not taken
+  std::vector<std::byte> program_;
+  std::vector<std::byte> block_;  // unpacked
+  size_t at_ = 0;                 // the first byte of it that was not taken
   std::vector<std::byte> page_;
 };
 

@@ -13,7 +13,8 @@ NodeParts::NodeParts(std::string folder, NodeId node, const std::vector<Part>& i
   for (const Part& part : in_folder) numbers_.push_back(part.number);
 }
 
-Status NodeParts::begin(uint64_t number, const SpaceImage& space, const SmallImage& small) {
+Status NodeParts::begin(uint64_t number, const SpaceImage& space, const SmallImage& small,
+                        std::span<const std::byte> program) {
   const bool is_long = numbers_.size() >= kMostParts || stored_pages_ > kMostCopies * entries_.size();
   before_ = has_chain_ && (!is_long || failed_to_begin_) ? numbers_.back() : 0;
   number_ = number;
@@ -23,7 +24,7 @@ Status NodeParts::begin(uint64_t number, const SpaceImage& space, const SmallIma
   auto writer = PartWriter::create(folder_, number, node_, before_);
   if (!writer) return tl::unexpected(writer.error());
   writer_.emplace(std::move(*writer));
-  writer_->add_books(space, small);
+  writer_->add_books(space, small, program);
   return {};
 }
 

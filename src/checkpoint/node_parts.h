@@ -30,8 +30,10 @@ class NodeParts {
   NodeParts(std::string folder, NodeId node, const std::vector<Part>& in_folder);
 
   // Begins the part of a checkpoint. Errors: see PartWriter. The calls for one part are these in this order.
-  Status begin(uint64_t number, const SpaceImage& space, const SmallImage& small);
-  // Each page that the checkpoint has to have, in ascending order. Pages of zeros may be left out.
+  Status begin(uint64_t number, const SpaceImage& space, const SmallImage& small,
+               std::span<const std::byte> program = {});
+  // Each page that the checkpoint has to have, in ascending order: those of private memory (kPrivatePage) come last. Pages of zeros
+  // may be left out.
   void add(PageId page, std::span<const std::byte> bytes);
   struct Written {
     Part part;

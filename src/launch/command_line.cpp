@@ -141,7 +141,7 @@ Status check_checkpoints(LaunchOptions& options, const std::optional<std::string
   if (config.checkpoint_every && config.checkpoint.empty())
     return fail("--every says how often checkpoints are written; --checkpoint DIR must say where");
   if (options.binary && !(config.checkpoint.empty() && config.restart.empty()))
-    return fail("--checkpoint and --restart are for programs that call mg_checkpoint(), and exclude --binary");
+    return fail("--checkpoint and --restart are for programs of Multigrain's interface, and exclude --binary");
   for (auto& [name, value] : options.environment) {
     if (name == "MULTIGRAIN_CHECKPOINT") value = config.checkpoint;
     if (name == "MULTIGRAIN_RESTART") value = config.restart;

@@ -20,6 +20,7 @@
 #include "runtime/lock_mistakes.h"
 #include "runtime/node.h"
 #include "runtime/private/private_heap.h"
+#include "runtime/program_image.h"
 #include "runtime/running.h"
 #include "runtime/stacks.h"
 #include "status/node_status.h"
@@ -178,7 +179,9 @@ void run_here(mg_function function, void* argument) {
   multigrain::ProcessorStatus* const status = multigrain::this_status();
   if (status != nullptr) status->function.store(reinterpret_cast<uint64_t>(function), std::memory_order_relaxed);
   function(argument);
-  if (status != nullptr) status->function.store(0, std::memory_order_relaxed);
+  // What was read before the call is of another process, if the function has gone on from a checkpoint.
+  if (multigrain::ProcessorStatus* const now = multigrain::this_status())
+    now->function.store(0, std::memory_order_relaxed);
 }
 
 // Ends the run if the thread holds the lock already: it would wait for itself, in silence.
@@ -314,7 +317,8 @@ int mg_spawn_all(mg_function function, void* argument) {
     if (const int failed = mg_spawn(p, function, argument); failed != 0) return failed;
   }
   run_here(function, argument);
-  return join_all(self, MG_CALL_SITE);
+  // This may be another process by now (run_here).
+  return join_all(node("mg_spawn_all"), MG_CALL_SITE);
 }
 
 // --- Shared memory
@@ -425,9 +429,9 @@ void mg_barrier_destroy(mg_barrier_t barrier) {
   const RuntimeCall runtime(Category::kBarrier);
   node("mg_barrier_destroy").sync().barrier_destroy(SyncId(barrier));
 }
-void mg_barrier(mg_barrier_t barrier) {
+// Apart from mg_barrier(), whose frame is in checkpoints and has nothing of this process.
+[[gnu::noinline]] static void barrier_in_call(mg_barrier_t barrier, const void* site) {
   const RuntimeCall runtime(Category::kBarrier);
-  const void* const site = MG_CALL_SITE;
   const WaitingCall call(Call::kBarrier, barrier, site);
   if (multigrain::check::g_checker != nullptr) [[unlikely]] {
     const multigrain::BootHeapScope boot;
@@ -436,6 +440,14 @@ void mg_barrier(mg_barrier_t barrier) {
   multigrain::Sync& sync = node("mg_barrier").sync();
   const multigrain::races::ToldBarrier told(barrier);
   sync.barrier(SyncId(barrier));
+}
+void mg_barrier(mg_barrier_t barrier) {
+  const void* const site = MG_CALL_SITE;
+  multigrain::Checkpoints* const checkpoints = multigrain::Checkpoints::get();
+  if (checkpoints != nullptr && checkpoints->are_at_barriers()) [[unlikely]]
+    multigrain::Checkpoints::pass_barrier(SyncId(barrier), &meet_for_checkpoint, site);
+  else
+    barrier_in_call(barrier, site);
 }
 
 // --- Checkpoints (include/multigrain/checkpoint.h)
@@ -552,7 +564,9 @@ void mg_acquire(void) {
 
 uint64_t mg_time_ns(void) {
   const multigrain::Nanoseconds started_at = node("mg_time_ns").started_at();
-  return multigrain::virtual_time::on() ? multigrain::virtual_time::now() : multigrain::monotonic_ns() - started_at;
+  return multigrain::virtual_time::on()
+             ? multigrain::virtual_time::now()
+             : multigrain::monotonic_ns() - started_at + multigrain::g_time_before_checkpoint;
 }
 void mg_profile_reset(void) {
   const RuntimeCall runtime(Category::kProtocol);

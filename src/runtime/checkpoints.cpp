@@ -1,5 +1,8 @@
 #include "runtime/checkpoints.h"
 
+#include <link.h>
+#include <sys/personality.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -14,7 +17,9 @@
 #include "instrument/abi.h"
 #include "runtime/interpreter.h"
 #include "runtime/private/globals.h"
+#include "runtime/private/loaded_objects.h"
 #include "runtime/private/private_heap.h"
+#include "runtime/program_stacks.h"
 
 namespace multigrain {
 
@@ -45,6 +50,36 @@ Status refuse_kinds_of_runs(const Node& node) {
   return fail("there are no checkpoints (--checkpoint, --restart) with {}", what);
 }
 
+// The runtime of OpenMP keeps threads, and what it knows of them, in variables of its own.
+bool uses_openmp() {
+  const auto see = [](dl_phdr_info* object, size_t, void*) {
+    return object->dlpi_name != nullptr && is_openmp_runtime(object->dlpi_name) ? 1 : 0;
+  };
+  return dl_iterate_phdr(see, nullptr) != 0;
+}
+
+// The same for checkpoints at barriers, of a program that does not call mg_checkpoint().
+Status refuse_kinds_of_programs(const Node& node) {
+  const char* what = nullptr;
+  const int persona = personality(0xffffffff);
+  if (node.has_line_protocol())
+    what = "has compiled access checks";
+  else if (node.config().fabric != FabricKind::kShm)
+    what = "runs on several hosts, or with --fabric ucx";
+  else if (uses_openmp())
+    what = "is one of OpenMP";
+  else if (!private_heap_active())
+    what = "is built with a sanitizer";
+  else if (persona < 0 || (persona & ADDR_NO_RANDOMIZE) == 0)
+    what = "has other addresses in each run, since address randomisation cannot be turned off here";
+  if (const char* const function = ProgramImage::unkept_function(); function != nullptr && what == nullptr)
+    return fail("there are no checkpoints of a program that calls {}(), unless it calls mg_checkpoint()", function);
+  if (what == nullptr) return {};
+  return fail(
+      "the program does not call mg_checkpoint(), and there are no checkpoints of a program without its help that {}",
+      what);
+}
+
 }  // namespace
 
 Status Checkpoints::create(Node& node) {
@@ -53,6 +88,11 @@ Status Checkpoints::create(Node& node) {
   if (config.checkpoint.empty() && config.restart.empty()) return {};
   if (Status refused = refuse_kinds_of_runs(node); !refused) return refused;
   std::unique_ptr<Checkpoints> made(new Checkpoints(node));
+  if (ProgramImage::is_wanted(config)) {
+    if (Status refused = refuse_kinds_of_programs(node); !refused) return refused;
+    made->program_ = std::make_unique<ProgramImage>(config);
+    program_stacks::stays_on_thread(&Checkpoints::go_on_here);
+  }
   const std::string& folder = config.checkpoint;
   if (!folder.empty()) {
     if (const Status there = checkpoint::make_folder(folder); !there)
@@ -79,6 +119,8 @@ Status Checkpoints::create(Node& node) {
     const bool has_parts = *head && config.node.value < (*head)->chains.size();
     made->parts_.emplace(folder, config.node, has_parts ? (*head)->chains[config.node.value] : std::vector<Part>{});
   }
+  // On node 0 this is done when main() is about to be called.
+  if (made->program_ != nullptr && config.node != NodeId(0)) made->program_->note_beginning();
   g_checkpoints = made.release();
   return {};
 }
@@ -128,10 +170,12 @@ Status Checkpoints::begin() {
       return fail("--restart: {}", restored.error().message);
     const Config& config = node_.config();
     std::string error;
-    for (unsigned n = 1; n < config.nodes; ++n)
+    if (program_ != nullptr)
+      if (const Status begun = begin_again(); !begun) return fail("--restart: {}", begun.error().message);
+    for (unsigned n = 1; n < config.nodes && program_ == nullptr; ++n)
       if (node_.processors().spawn(n * config.processors_per_node, &Checkpoints::restore_here, nullptr, error) != 0)
         return fail("--restart: {}", error);
-    for (unsigned n = 1; n < config.nodes; ++n)
+    for (unsigned n = 1; n < config.nodes && program_ == nullptr; ++n)
       if (node_.processors().join(n * config.processors_per_node, error) != 0) return fail("--restart: {}", error);
     restored_root_ = reinterpret_cast<void*>(head->root);
     std::fprintf(stderr, "multigrain: the run goes on from checkpoint %llu in %s\n",
@@ -145,8 +189,38 @@ Status Checkpoints::begin() {
     if (made->address != node_.region().base())
       return fail("--checkpoint: shared memory was allocated before the run had begun");
   }
+  if (program_ != nullptr) program_->note_beginning();
   last_ = monotonic_ns();
   return {};
+}
+
+// Starts all processors but this one where they were. Private state is copied to a node with its first processor, and that
+// processor then puts the checkpoint's in its place; no node's is copied later, because it is not idle.
+Status Checkpoints::begin_again() {
+  std::string error;
+  for (unsigned p = 1; p < node_.config().processors(); ++p)
+    if (node_.processors().spawn(p, &Checkpoints::go_on_here, nullptr, error) != 0) return fail("{}", error);
+  return {};
+}
+
+// What these processors run, on the stacks of their threads.
+void Checkpoints::go_on_here(void*) {
+  Checkpoints& self = *get();
+  const unsigned place = self.node_.processors().current() % self.node_.config().processors_per_node;
+  if (place == 0) {
+    const BootHeapScope boot;
+    const auto head = self.head_to_restore();
+    if (!head) die(2, head.error().message.c_str());
+    if (const Status restored = self.restore_own_parts(*head); !restored)
+      die(2, {"--restart: ", restored.error().message.c_str()});
+  }
+  self.go_on(place);
+}
+
+int Checkpoints::go_on(unsigned place) {
+  // Memory and objects of all nodes are there when all have come. It is a release and an acquire of all of them, too.
+  node_.sync().barrier(meeting_point());
+  return program_->go_on(place);
 }
 
 Result<Head> Checkpoints::head_to_restore() const {
@@ -155,6 +229,9 @@ Result<Head> Checkpoints::head_to_restore() const {
   if (!*head) return fail("--restart: there is no checkpoint in '{}'", node_.config().restart);
   if (const auto other = checkpoint::difference((*head)->machine, machine()))
     return fail("--restart: the checkpoint in '{}' cannot be used: {}", node_.config().restart, *other);
+  if (((*head)->root == 0) != (program_ != nullptr))
+    return fail("--restart: the checkpoint in '{}' is of another kind than those that this run writes",
+                node_.config().restart);
   return std::move(**head);
 }
 
@@ -194,10 +271,13 @@ Status Checkpoints::restore_own_parts(const Head& head) {
   SpaceImage space;
   SmallImage small;
   if (const Status read = parts.back().read_books(space, small); !read) return read;
+  if (program_ != nullptr)
+    if (const Status known = program_->read(parts.back().program()); !known) return known;
   SharedHeap& heap = node_.heap();
   if (self == NodeId(0))
     if (const Status restored = heap.restore(space); !restored) return restored;
   if (const Status restored = heap.restore(small); !restored) return restored;
+  if (program_ != nullptr) program_->begin_writing();
   // Of each page the last part that has it counts. An earlier one may be of memory that was freed since, which must stay untouched.
   std::unordered_set<uint64_t> done;
   while (!parts.empty()) {
@@ -216,10 +296,14 @@ Status Checkpoints::restore_own_parts(const Head& head) {
     if (!parts.empty())
       if (const Status read = parts.back().read_books(earlier_space, earlier_small); !read) return read;
   }
-  return {};
+  return program_ != nullptr ? program_->finish_writing(node_.sync()) : Status();
 }
 
 Status Checkpoints::restore(PageId page, std::span<const std::byte> bytes) {
+  if ((page.value & checkpoint::kPrivatePage) != 0) {
+    if (program_ == nullptr) return fail("the checkpoint has private memory, which it should not have");
+    return program_->write(page, bytes);
+  }
   if (!node_.heap().find(page)) return fail("the checkpoint has a page outside of its extents");
   std::byte* const to = node_.region().view(page);
   if (node_.has_line_protocol())
@@ -229,8 +313,38 @@ Status Checkpoints::restore(PageId page, std::span<const std::byte> bytes) {
   return {};
 }
 
-int Checkpoints::take(const void* root, void (*meet)(Node& node, SyncId barrier, const void* site), const void* site) {
+int Checkpoints::take(const void* root, Meet meet, const void* site) {
   if (node_.config().checkpoint.empty()) return 0;
+  const uint64_t number = decide(meeting_point(), meet, site);
+  return number == 0 ? 0 : write(number, root, meet, site);
+}
+
+void Checkpoints::pass_barrier(SyncId barrier, Meet meet, const void* site) {
+  Checkpoints& self = *get();
+  const auto place = Processors::place_of_this_thread();
+  if (!place || !self.node_.sync().is_barrier_of_all(barrier)) {
+    meet(self.node_, barrier, site);
+    return;
+  }
+  const uint64_t number = self.decide(barrier, meet, site);
+  if (number == 0) return;
+  // In the later run there is none of what is in this frame.
+  if (program_stacks::save(self.program_->thread(*place).context) != 0) return;
+  self.write_at_barrier(number, *place, meet, site);
+}
+
+void Checkpoints::write_at_barrier(uint64_t number, unsigned place, Meet meet, const void* site) {
+  {
+    const BootHeapScope boot;
+    program_->note_thread(place);
+  }
+  // Behind this one the node's first processor knows what all have noted.
+  meet(node_, meeting_point(), site);
+  static_cast<void>(write(number, nullptr, meet, site));
+}
+
+// Meets the others at a barrier of all processors, and returns the number of the checkpoint that is to be written behind it, or 0.
+uint64_t Checkpoints::decide(SyncId barrier, Meet meet, const void* site) {
   const Config& config = node_.config();
   const unsigned processor = node_.processors().current();
   const unsigned place = processor % config.processors_per_node;
@@ -242,9 +356,14 @@ int Checkpoints::take(const void* root, void (*meet)(Node& node, SyncId barrier,
     // An unchanged value costs the other nodes nothing.
     if (due != number) due = number;
   }
-  meet(node_, meeting_point(), site);
-  const uint64_t number = due;
-  if (number == 0) return 0;
+  meet(node_, barrier, site);
+  return due;
+}
+
+int Checkpoints::write(uint64_t number, const void* root, Meet meet, const void* site) {
+  const Config& config = node_.config();
+  const unsigned processor = node_.processors().current();
+  const unsigned place = processor % config.processors_per_node;
   // From here until the next barrier no processor writes to shared memory but to the control block, whose contents nobody
   // needs after a restart.
   if (place == 0) {
@@ -282,7 +401,10 @@ Result<NodeParts::Written> Checkpoints::save(uint64_t number) {
   const Config& config = node_.config();
   SharedHeap& heap = node_.heap();
   const SpaceImage space = config.node == NodeId(0) ? heap.space_image() : SpaceImage{};
-  if (const Status begun = parts_->begin(number, space, heap.small_image()); !begun)
+  if (program_ != nullptr)
+    if (const Status found = program_->find(node_.sync()); !found) return tl::unexpected(found.error());
+  const auto record = program_ != nullptr ? program_->record() : std::span<const std::byte>();
+  if (const Status begun = parts_->begin(number, space, heap.small_image(), record); !begun)
     return tl::unexpected(begun.error());
   const Region& region = node_.region();
   const size_t size = region.page_size();
@@ -303,6 +425,10 @@ Result<NodeParts::Written> Checkpoints::save(uint64_t number) {
       if (std::memcmp(page.data(), zeros.data(), size) != 0) parts_->add(at, page);
     }
   }
+  if (program_ != nullptr) {
+    const HeapFreeze frozen;
+    program_->for_each_page(size, [&](PageId at, std::span<const std::byte> bytes) { parts_->add(at, bytes); });
+  }
   return parts_->finish();
 }
 
@@ -312,11 +438,11 @@ int Checkpoints::commit(uint64_t number, const void* root) {
                  static_cast<unsigned long long>(number), why.c_str(),
                  number_ == 0 ? "" : fmt::format(", and checkpoint {} stays", number_).c_str());
   };
-  if (!node_.region().contains(root)) {
+  if (program_ == nullptr && !node_.region().contains(root)) {
     tell("the root that mg_checkpoint() was given is not in shared memory");
     return -EINVAL;
   }
-  if (program_globals().empty() && !interpreter::is_here()) {
+  if (program_ == nullptr && program_globals().empty() && !interpreter::is_here()) {
     tell("there are no checkpoints of programs that share their globals (mg_share_globals)");
     return -ENOTSUP;
   }

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,10 +18,12 @@
 #include "checkpoint/folder_lock.h"
 #include "checkpoint/node_parts.h"
 #include "runtime/node.h"
+#include "runtime/program_image.h"
 
 namespace multigrain {
 
-// Each node has one, if the run has checkpoints.
+// Each node has one, if the run has checkpoints. They are written where the program calls mg_checkpoint(), or, if it never does,
+// at barriers of all processors; then they have the program's private memory, too (ProgramImage).
 class Checkpoints {
  public:
   // Makes this node's, if the settings ask for it. Called before any message is served and before the program runs. Errors:
@@ -41,7 +44,19 @@ class Checkpoints {
   // Each processor of the machine calls this, with what waits at the barrier that meeting_point() is. Returns 1 on all of
   // them if a checkpoint has been written, 0 if it was not time for one, or a negative errno value; node 0 has told the user
   // why. `root` counts on processor 0.
-  int take(const void* root, void (*meet)(Node& node, SyncId barrier, const void* site), const void* site);
+  using Meet = void (*)(Node& node, SyncId barrier, const void* site);
+  int take(const void* root, Meet meet, const void* site);
+
+  // Returns whether mg_barrier() is to call pass_barrier().
+  [[nodiscard]] bool are_at_barriers() const { return program_ != nullptr && !node_.config().checkpoint.empty(); }
+  // Is mg_barrier(), and writes a checkpoint behind it, if it is time for one and the barrier is one of all processors. In a run that
+  // goes on from that checkpoint it returns again, in another process: the frames that have called it may use nothing that the
+  // runtime had before.
+  static void pass_barrier(SyncId barrier, Meet meet, const void* site);
+  // Returns, after begin(), whether the run goes on from a checkpoint that has the program: then main() is not called.
+  [[nodiscard]] bool has_program() const { return program_ != nullptr && !node_.config().restart.empty(); }
+  // Waits for all processors, and goes on with the program where this one was. Returns what the program's function returns.
+  int go_on(unsigned place);
 
  private:
   static constinit Checkpoints* g_checkpoints;
@@ -68,6 +83,11 @@ class Checkpoints {
 
   [[nodiscard]] checkpoint::Machine machine() const;
   [[nodiscard]] SyncId meeting_point() const;
+  uint64_t decide(SyncId barrier, Meet meet, const void* site);
+  void write_at_barrier(uint64_t number, unsigned place, Meet meet, const void* site);
+  int write(uint64_t number, const void* root, Meet meet, const void* site);
+  Status begin_again();
+  static void go_on_here(void*);
   Result<checkpoint::NodeParts::Written> save(uint64_t number);
   int commit(uint64_t number, const void* root);
   Status restore_own_parts(const checkpoint::Head& head);
@@ -80,6 +100,7 @@ class Checkpoints {
   std::optional<checkpoint::FolderLock> lock_;  // of the folder to which this run writes
   std::optional<checkpoint::NodeParts> parts_;  // in that folder
   void* restored_root_ = nullptr;
+  std::unique_ptr<ProgramImage> program_;  // if checkpoints are to have it
   // How often each of this node's processors has called take().
   std::array<uint64_t, Config::kMaxProcessorsPerNode> calls_{};
   // These are used on node 0 alone.

@@ -22,6 +22,8 @@
 #include "runtime/private/globals.h"
 #include "runtime/private/private_heap.h"
 #include "runtime/private/variables.h"
+#include "runtime/program_image.h"
+#include "runtime/program_stacks.h"
 #include "runtime/signal_mask.h"
 #include "status/node_status.h"
 #include "timeline/timeline.h"
@@ -30,6 +32,7 @@ namespace multigrain {
 namespace {
 
 [[gnu::tls_model("initial-exec")]] thread_local int t_processor = -1;
+[[gnu::tls_model("initial-exec")]] thread_local int t_place = -1;
 // The Processors::Local of a thread that was started for a processor.
 [[gnu::tls_model("initial-exec")]] thread_local void* t_local = nullptr;
 
@@ -43,6 +46,14 @@ cpu_set_t only(int core) {
 // The calling thread is this processor of the machine; its time line says so.
 void name_track(unsigned processor) {
   if (timeline::Track* const track = timeline::this_track()) track->name(timeline::Owner::kProcessor, processor);
+}
+
+// Messages about crashes say whether a stack has overflowed.
+void note_program_stack(unsigned place) {
+  if (!program_stacks::exist()) return;
+  const Stack stack = program_stacks::of_processor(place);
+  node_status()->processor[place].stack_low.store(stack.begin, std::memory_order_relaxed);
+  node_status()->processor[place].stack_high.store(stack.end, std::memory_order_relaxed);
 }
 
 constinit std::atomic<void (*)()> g_before_function{nullptr};
@@ -99,6 +110,8 @@ Status Processors::start_threads() {
   program_mask_ = blocked.before();
   // Before any processor can run the program's code.
   count_threads();
+  if (ProgramImage::is_wanted(config_))
+    if (Status made = program_stacks::create(config_.processors_per_node); !made) return made;
   const bool has_main = config_.node == NodeId(0);
   for (unsigned i = 0; i < config_.processors_per_node; ++i) {
     Local& local = local_[i];
@@ -106,19 +119,24 @@ Status Processors::start_threads() {
     local.number = config_.node.value * config_.processors_per_node + i;
     local.owner = this;
     if (has_main && i == 0) continue;
-    if (const int failed = start_thread(local); failed != 0)
+    if (const int failed = start_thread(local, true); failed != 0)
       return fail_errno(failed, fmt::format("cannot start the thread of processor {}", local.number));
   }
   return {};
 }
 
-int Processors::start_thread(Local& local) {
+int Processors::start_thread(Local& local, bool is_first) {
   const size_t place = local.number % config_.processors_per_node;
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   if (place < cpus_.size()) {
     const cpu_set_t core = only(cpus_[place]);
     pthread_attr_setaffinity_np(&attributes, sizeof core, &core);
+  }
+  // A processor's second thread begins while its first one ends, which still has that memory.
+  if (is_first && program_stacks::exist()) {
+    const Stack memory = program_stacks::of_thread(static_cast<unsigned>(place));
+    pthread_attr_setstack(&attributes, reinterpret_cast<void*>(memory.begin), memory.end - memory.begin);
   }
   // What the C library allocates for a thread must outlive state copies.
   const BootHeapScope boot;
@@ -137,10 +155,12 @@ void Processors::adopt_main_thread() {
     static_cast<void>(pthread_setaffinity_np(local.thread, sizeof core, &core));
   }
   t_processor = static_cast<int>(local.number);
+  t_place = 0;
   node_status()->processor[0].life.store(Life::kRuns, std::memory_order_release);
   {
     const BootHeapScope boot;
     become_processor(node_status()->processor[0]);
+    note_program_stack(0);
   }
   if (races::g_compiled_detector != nullptr) races::g_compiled_detector->begin_processor(0);
   use_alternate_stack();
@@ -159,6 +179,11 @@ unsigned Processors::current() const {
   return config_.node.value * config_.processors_per_node;
 }
 
+std::optional<unsigned> Processors::place_of_this_thread() {
+  if (t_place < 0) return std::nullopt;
+  return static_cast<unsigned>(t_place);
+}
+
 std::optional<unsigned> Processors::of_this_thread() {
   if (t_processor < 0) return std::nullopt;
   return static_cast<unsigned>(t_processor);
@@ -168,10 +193,11 @@ std::optional<unsigned> Processors::of_this_thread() {
 
 void* Processors::thread_main(void* argument) {
   auto* local = static_cast<Local*>(argument);
-  local->stack = stack_of_this_thread();
-  t_processor = static_cast<int>(local->number);
-  t_local = local;
   const unsigned place = local->number % local->owner->config_.processors_per_node;
+  local->stack = program_stacks::exist() ? program_stacks::of_processor(place) : stack_of_this_thread();
+  t_processor = static_cast<int>(local->number);
+  t_place = static_cast<int>(place);
+  t_local = local;
   // Debuggers and profilers show this name. The thread of main() keeps the program's name, which is the process's.
   StackText name;
   pthread_setname_np(pthread_self(), name.text("mg proc ").number(local->number).c_str());
@@ -179,6 +205,7 @@ void* Processors::thread_main(void* argument) {
     // The private heap may be overwritten with node 0's at any time.
     const BootHeapScope boot;
     become_processor(node_status()->processor[place]);
+    note_program_stack(place);
   }
   if (races::g_compiled_detector != nullptr) races::g_compiled_detector->begin_processor(local->number);
   use_alternate_stack();
@@ -217,7 +244,7 @@ void Processors::run(Local& local) {
     status.life.store(Life::kRuns, std::memory_order_release);
     if (auto* const before = g_before_function.load(std::memory_order_acquire)) before();
     if (code_polls_) Computing::begin(fabric_);
-    local.function(local.argument);
+    program_stacks::call(local.number % config_.processors_per_node, local.function, local.argument);
     pthread_sigmask(SIG_SETMASK, &blocked, nullptr);
     returned(local);
     local.has_work.store(0, std::memory_order_release);
@@ -257,7 +284,7 @@ void Processors::thread_ends() {
     self.returned(*local);
     local->has_work.store(0, std::memory_order_release);
     pthread_detach(pthread_self());
-    if (const int failed = self.start_thread(*local); failed != 0)
+    if (const int failed = self.start_thread(*local, false); failed != 0)
       die(1, "pthread_exit: cannot start another thread for the processor; its number, errno:", local->number,
           static_cast<uint64_t>(failed));
   }

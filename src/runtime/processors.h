@@ -70,6 +70,8 @@ class Processors {
   [[nodiscard]] unsigned current() const;
   // Returns the same; nullopt if the calling thread is no processor. Async-signal-safe.
   [[nodiscard]] static std::optional<unsigned> of_this_thread();
+  // Returns its number on this node, likewise.
+  [[nodiscard]] static std::optional<unsigned> place_of_this_thread();
   // Called when the thread is about to end, as only the program can make it (pthread_exit, pthread_cancel): a processor
   // has then returned from its function, and goes on with another thread.
   static void thread_ends();
@@ -116,7 +118,7 @@ class Processors {
   Processors(const Config& config, Fabric& fabric, const WaitPolicy& wait, ProcessorHost& host, std::vector<int> cpus);
   Status start_threads();
   static void* thread_main(void* local);
-  [[nodiscard]] int start_thread(Local& local);
+  [[nodiscard]] int start_thread(Local& local, bool is_first);
   void run(Local& local);
   void returned(Local& local);
   void hand_over(Local& local, mg_function function, void* argument);

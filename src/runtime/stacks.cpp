@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include "runtime/private/private_heap.h"
+#include "runtime/processors.h"
+#include "runtime/program_stacks.h"
 
 // The loader says here where the frames of main()'s thread begin. Beyond are the arguments and the environment, which
 // every node has.
@@ -17,6 +19,10 @@ namespace {
 }  // namespace
 
 Stack stack_of_this_thread() {
+  if (const auto processor = Processors::place_of_this_thread(); processor && program_stacks::exist()) {
+    const Stack stack = program_stacks::of_processor(*processor);
+    if (stack.contains(reinterpret_cast<uintptr_t>(__builtin_frame_address(0)))) return stack;
+  }
   if (getpid() == gettid())
     return {reinterpret_cast<uintptr_t>(__builtin_frame_address(0)), reinterpret_cast<uintptr_t>(__libc_stack_end)};
   if (t_stack.end == 0) {

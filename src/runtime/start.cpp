@@ -11,6 +11,7 @@
 #include "runtime/interpreter_entry.h"
 #include "runtime/node.h"
 #include "runtime/private/private_heap.h"
+#include "runtime/program_stacks.h"
 #include "threads/program.h"
 #include "threads/sharing.h"
 
@@ -94,7 +95,9 @@ int run_node(int argc, char** argv, char** envp, MainFunction user_main) {
     }
   }
   virtual_time::begin_program();
-  return user_main(argc, argv, envp);
+  if (Checkpoints* const checkpoints = Checkpoints::get(); checkpoints != nullptr && checkpoints->has_program())
+    return checkpoints->go_on(0);
+  return program_stacks::call_main(user_main, argc, argv, envp);
 }
 
 }  // namespace multigrain

@@ -53,4 +53,44 @@ bool HandleSource::give_back(Index index) {
   return valid;
 }
 
+HandleSource::Image HandleSource::image() const {
+  guard_.lock();
+  const uint32_t fresh = fresh_;
+  Image image{.free = free_, .next_free = {}, .generation = {}};
+  guard_.unlock();
+  for (uint32_t i = 0; i < fresh; ++i) {
+    image.next_free.push_back(next_free_[i]);
+    image.generation.push_back(generation_[i]);
+  }
+  return image;
+}
+
+std::vector<HandleSource::Index> HandleSource::in_use(const Image& image) {
+  std::vector<bool> is_free(image.generation.size());
+  for (uint32_t at = image.free; at != kNone; at = image.next_free[at - 1]) is_free[at - 1] = true;
+  std::vector<Index> indices;
+  for (uint32_t i = 0; i < image.generation.size(); ++i)
+    if (!is_free[i] && image.generation[i] < 1u << SyncHandle::kGenerationBits)
+      indices.push_back({i, static_cast<uint8_t>(image.generation[i])});
+  return indices;
+}
+
+bool HandleSource::restore(const Image& image) {
+  const size_t fresh = image.generation.size();
+  if (fresh > limit() || image.next_free.size() != fresh) return false;
+  // The list has an end, and no index that was never given out.
+  size_t length = 0;
+  for (uint32_t at = image.free; at != kNone; at = image.next_free[at - 1])
+    if (at > fresh || ++length > fresh) return false;
+  guard_.lock();
+  for (size_t i = 0; i < fresh; ++i) {
+    next_free_[i] = image.next_free[i];
+    generation_[i] = image.generation[i];
+  }
+  fresh_ = static_cast<uint32_t>(fresh);
+  free_ = image.free;
+  guard_.unlock();
+  return true;
+}
+
 }  // namespace multigrain

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
+#include <vector>
 
 #include "base/ids.h"
 #include "base/node_set.h"
@@ -107,10 +108,23 @@ class HandleSource {
   [[nodiscard]] bool give_back(Index index);
   [[nodiscard]] uint32_t limit() const { return static_cast<uint32_t>(generation_.size()); }
 
+  // What a checkpoint keeps of it, so that a later process gives out other handles than those that the program has.
+  struct Image {
+    uint32_t free = 0;  // next_free + 1
+    std::vector<uint32_t> next_free;
+    std::vector<uint16_t> generation;
+  };
+  // No object of this kind is made or destroyed meanwhile. Allocates.
+  [[nodiscard]] Image image() const;
+  // Returns the indices in use.
+  [[nodiscard]] static std::vector<Index> in_use(const Image& image);
+  // Makes it what it was. Returns false, and changes nothing, if that makes no sense.
+  [[nodiscard]] bool restore(const Image& image);
+
  private:
   static constexpr uint32_t kNone = 0;  // free list entries are indices + 1
 
-  SpinLock guard_;
+  mutable SpinLock guard_;
   // All indices below this one were given out at least once.
   uint32_t fresh_ MG_GUARDED_BY(guard_) = 0;
   uint32_t free_ MG_GUARDED_BY(guard_) = kNone;

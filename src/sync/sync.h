@@ -27,6 +27,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "base/error.h"
 #include "fabric/fabric.h"
@@ -69,6 +70,18 @@ struct SyncOptions {
   // What it has cost the node that there was no barrier (Protocol::lost_without_barrier), for rendezvous (rendezvous.h); nullptr: there
   // are none. Only with network locks.
   const std::atomic<uint32_t>* lost_without_barrier = nullptr;
+};
+
+// What a checkpoint keeps of the objects that one node has created, while all processors are at a barrier and hold no lock. All
+// of them but semaphores and flags are then as created.
+struct SyncImage {
+  std::array<HandleSource::Image, kSyncKinds> sources;  // in the order of SyncKind
+  struct Value {
+    uint32_t index;
+    uint32_t value;
+  };
+  std::vector<Value> semaphores;
+  std::vector<Value> flags;
 };
 
 // Counts of events on this node since its start, summed over its processors.
@@ -174,6 +187,18 @@ class Sync {
   // Does that if another node wants such a lock. The service thread calls it after it has handled messages.
   void serve() {
     if (network_locks_) network_locks_->serve_wanted();
+  }
+
+  // --- Checkpoints. One processor of each node calls these while all processors of the machine wait for it, and no thread
+  // else uses objects of this node. Flags are read and written as the program would do it, at their managers. Both allocate.
+  [[nodiscard]] SyncImage image();
+  // In a run in which this node has created nothing but what it had created before the image, too. Errors: it makes no sense.
+  Status restore(const SyncImage& image);
+
+  // Returns whether it is the handle of a barrier of all processors of the machine.
+  [[nodiscard]] bool is_barrier_of_all(SyncId id) const {
+    const SyncHandle handle = SyncHandle::decode(id);
+    return handle.kind == static_cast<uint8_t>(SyncKind::kBarrier) && handle.argument == nodes_ * processors_;
   }
 
   // --- Measuring. Any thread may call this. The counts are exact when no call is in progress.

@@ -33,6 +33,14 @@ Outcome run(const Strings& options, const Strings& arguments) {
   return multigrain::testing::run(command);
 }
 
+Outcome run_as_it_is(const Strings& options, const Strings& arguments) {
+  Strings command = {MGRUN};
+  command.insert(command.end(), options.begin(), options.end());
+  command.emplace_back(AS_IT_IS);
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return multigrain::testing::run(command);
+}
+
 std::string result_in(const std::string& text) {
   const size_t at = text.find("result ");
   return at == text.npos ? "no result in: " + text : text.substr(at, 23);
@@ -102,6 +110,62 @@ TEST_P(EveryProtocol, ARunGoesOnAfterANodeHasDied) {
 }
 INSTANTIATE_TEST_SUITE_P(Of, EveryProtocol, testing::Values("mgs", "hlrc", "sc", "placement"),
                          [](const auto& one) { return std::string(one.param); });
+
+// The program calls nothing of checkpoints: they are written at its barriers, with its private memory and its stacks.
+TEST_P(EveryProtocol, AProgramAsItIsGoesOnFromItsBarrier) {
+  for (const Strings& shape : {Strings{"--procs-per-node", "2"}, Strings{"--nodes", "2", "--procs-per-node", "2"}}) {
+    SCOPED_TRACE(shape.size());
+    const Strings options = shape + Strings{"--protocol", GetParam()};
+    const std::string marker = folder() + "-has-died";
+    const Outcome undisturbed = run_as_it_is(options, {"12", "64"});
+    ASSERT_EQ(undisturbed.status, 0) << undisturbed.text;
+    fs::remove_all(folder());
+    const Outcome died = run_as_it_is(options + Strings{"--checkpoint", folder()}, {"12", "64", "0", "6", marker});
+    EXPECT_NE(died.status, 0) << died.text;
+    const Outcome restarted = run_as_it_is(options + Strings{"--restart", folder()}, {"other", "arguments"});
+    EXPECT_EQ(restarted.status, 0) << restarted.text;
+    EXPECT_THAT(restarted.text, HasSubstr("the run goes on from checkpoint 14 "));
+    EXPECT_THAT(restarted.text, Not(HasSubstr("begins"))) << "What was printed is not printed again.";
+    EXPECT_EQ(result_in(restarted.text), result_in(undisturbed.text)) << restarted.text;
+    EXPECT_THAT(restarted.text, HasSubstr(" 12 64")) << "The program keeps its arguments.";
+    fs::remove_all(folder());
+    fs::remove(marker);
+    const Outcome by_itself = run_as_it_is(options + Strings{"--checkpoint", folder(), "--restart-on-failure", "1"},
+                                           {"12", "64", "0", "6", marker});
+    EXPECT_EQ(by_itself.status, 0) << by_itself.text;
+    EXPECT_THAT(by_itself.text, HasSubstr("restart 1 of 1, from the checkpoint in"));
+    EXPECT_EQ(result_in(by_itself.text), result_in(undisturbed.text)) << by_itself.text;
+    EXPECT_THAT(files(), testing::UnorderedElementsAreArray(needed_files())) << "Older parts have gone.";
+    fs::remove(marker);
+  }
+}
+
+TEST_F(Checkpoint, OfAProgramAsItIsIsRefusedWithWhatItCannotKeep) {
+  const Outcome undisturbed = run_as_it_is({"--nodes", "2"}, {"3", "16"});
+  ASSERT_EQ(undisturbed.status, 0) << undisturbed.text;
+  const auto refused = [&](const char* mischief, const char* why) {
+    const Outcome it =
+        run_as_it_is({"--nodes", "2", "--checkpoint", folder()}, {"3", "16", "0", "9", "/nothing", mischief});
+    EXPECT_EQ(it.status, 0) << it.text;
+    EXPECT_THAT(it.text, HasSubstr(why));
+    EXPECT_THAT(it.text, HasSubstr("checkpoint 1 was not written: node 0 could not write its part; the run goes on"));
+    EXPECT_EQ(result_in(it.text), result_in(undisturbed.text)) << "It goes on.";
+    EXPECT_FALSE(fs::exists(folder() + "/checkpoint"));
+  };
+  refused("open", "the program has opened descriptor");
+  refused("lock", "processor 0 holds a lock at the barrier");
+  refused("thread", "the program has started threads of its own");
+}
+
+TEST_F(Checkpoint, OfAProgramAsItIsIsOfOneShape) {
+  ASSERT_EQ(run_as_it_is({"--procs-per-node", "2", "--checkpoint", folder()}, {"2", "16"}).status, 0);
+  Outcome it = run_as_it_is({"--restart", folder()}, {"2", "16"});
+  EXPECT_EQ(it.status, 2) << it.text;
+  EXPECT_THAT(it.text, HasSubstr("the checkpoint has 2 processors a node, and this run has 1"));
+  it = run({"--procs-per-node", "2", "--restart", folder()}, {"2", "16"});
+  EXPECT_EQ(it.status, 2) << it.text;
+  EXPECT_THAT(it.text, HasSubstr("another program"));
+}
 
 TEST_F(Checkpoint, IsRestartedFromTheBeginningIfThereIsNone) {
   const Outcome undisturbed = run({}, {"4", "16"});

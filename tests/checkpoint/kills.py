@@ -35,7 +35,9 @@ def nodes_of(mgrun: int, program: str) -> list[int]:
     return found
 
 
-def kill_one(run: subprocess.Popen, program: str, folder: str, chance: random.Random, in_write: bool, wait: float) -> bool:
+def kill_one(
+    run: subprocess.Popen, program: str, folder: str, chance: random.Random, in_write: bool, wait: float
+) -> bool:
     """Kills a node after so many seconds, or when it next writes its part. Returns whether there was a node to kill."""
     time.sleep(wait)
     until = time.monotonic() + 2
@@ -55,7 +57,9 @@ def kill_one(run: subprocess.Popen, program: str, folder: str, chance: random.Ra
     return True
 
 
-def disturbed(mgrun: str, program: str, arguments: list[str], options: list[str], kills: int, chance: random.Random) -> int:
+def disturbed(
+    mgrun: str, program: str, arguments: list[str], options: list[str], kills: int, chance: random.Random
+) -> int:
     """Runs the program, kills nodes of it, and returns how many were killed. Fails if the result is another."""
     undisturbed = subprocess.run([mgrun, *options, program, *arguments], capture_output=True, text=True, timeout=600)
     assert undisturbed.returncode == 0, undisturbed.stderr
@@ -65,7 +69,9 @@ def disturbed(mgrun: str, program: str, arguments: list[str], options: list[str]
         command = [mgrun, *options, "--checkpoint", folder, "--restart-on-failure", "1000000", program, *arguments]
         run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         said: list[str] = []
-        readers = [threading.Thread(target=lambda s=s: said.append(s.read()), daemon=True) for s in (run.stdout, run.stderr)]
+        readers = [
+            threading.Thread(target=lambda s=s: said.append(s.read()), daemon=True) for s in (run.stdout, run.stderr)
+        ]
         for reader in readers:
             reader.start()
         while killed < kills and run.poll() is None:
@@ -77,7 +83,9 @@ def disturbed(mgrun: str, program: str, arguments: list[str], options: list[str]
         text = "".join(said)
         assert run.returncode == 0, f"exit status {run.returncode}:\n{text}"
         results = re.findall(r"^result .*$", text, re.M)
-        assert results == undisturbed.stdout.split("\n")[:1], f"{results} is not {undisturbed.stdout}\n{text}"
+        assert results == re.findall(r"^result .*$", undisturbed.stdout, re.M), (
+            f"{results} is not {undisturbed.stdout}\n{text}"
+        )
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return killed

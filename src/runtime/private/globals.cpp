@@ -413,6 +413,63 @@ bool is_from_file(const std::byte* page) {
                      [&](const Interval& part) { return part.begin <= address && address < part.end; });
 }
 
+bool program_uses(const char* name) {
+  const Program& found = program();
+  const auto refers = [&](const Object& object, uintptr_t table, size_t bytes) {
+    const auto* const entry = reinterpret_cast<const ElfW(Rela)*>(table);
+    for (size_t i = 0; i < bytes / sizeof *entry; ++i) {
+      const ElfW(Sym)& symbol = object.dynamic.symbols[ELF64_R_SYM(entry[i].r_info)];
+      if (symbol.st_shndx == SHN_UNDEF && std::strcmp(object.dynamic.strings + symbol.st_name, name) == 0) return true;
+    }
+    return false;
+  };
+  for (size_t i = 0; i < found.object_count; ++i) {
+    const Object& object = found.objects[i];
+    if (object.dynamic.entries == nullptr || (i != 0 && !Program::is_own_library(object))) continue;
+    if (refers(object, object.dynamic.rela, object.dynamic.rela_bytes) ||
+        refers(object, object.dynamic.jump_rela, object.dynamic.jump_rela_bytes))
+      return true;
+  }
+  return false;
+}
+
+void for_each_thread_variables(void (*visit)(void* context, const Range& range), void* context) {
+  struct Visit {
+    void (*visit)(void*, const Range&);
+    void* context;
+  } what{visit, context};
+  program();
+  const auto see = [](dl_phdr_info* info, size_t, void* argument) {
+    const Visit& to = *static_cast<const Visit*>(argument);
+    for (size_t i = 0; i < g_program.object_count; ++i) {
+      const Object& object = g_program.objects[i];
+      if (object.info.dlpi_phdr != info->dlpi_phdr || (i != 0 && !Program::is_own_library(object))) continue;
+      for (ElfW(Half) h = 0; h < info->dlpi_phnum; ++h)
+        if (info->dlpi_phdr[h].p_type == PT_TLS && info->dlpi_tls_data != nullptr && info->dlpi_phdr[h].p_memsz != 0)
+          to.visit(to.context, {static_cast<std::byte*>(info->dlpi_tls_data), info->dlpi_phdr[h].p_memsz});
+    }
+    return 0;
+  };
+  dl_iterate_phdr(see, &what);
+}
+
+uint64_t code_fingerprint() {
+  Fnv hash;
+  const auto see = [](dl_phdr_info* info, size_t, void* argument) {
+    // The kernel's own object has no file, and no frame of a program that waits at a barrier is there.
+    if (info->dlpi_name != nullptr && std::string_view(info->dlpi_name).starts_with("linux-vdso")) return 0;
+    Fnv& to = *static_cast<Fnv*>(argument);
+    to.mix(std::as_bytes(std::span(&info->dlpi_addr, 1)));
+    Object object{};
+    object.info = *info;
+    to.mix(build_id_of(object));
+    for (ElfW(Half) h = 0; h < info->dlpi_phnum; ++h) to.mix(std::as_bytes(std::span(&info->dlpi_phdr[h].p_memsz, 1)));
+    return 0;
+  };
+  dl_iterate_phdr(see, &hash);
+  return hash.value();
+}
+
 void globals_are_shared() {
   program();
   g_program.is_shared.store(true, std::memory_order_relaxed);

@@ -59,6 +59,18 @@ std::span<const std::byte> executable_build_id();
 // computed from the ranges and the build id. It is for messages that must not be believed otherwise.
 uint64_t program_fingerprint();
 
+// Returns whether the executable or one of its own libraries uses a function or variable of this name that another object
+// defines. Not async-signal-safe.
+bool program_uses(const char* name);
+
+// Calls visit(context, range) for each block of thread-local variables of the executable and its own libraries that the calling
+// thread has. Takes the loader's lock.
+void for_each_thread_variables(void (*visit)(void* context, const Range& range), void* context);
+
+// Returns a number that two processes share if they have the same code at the same addresses: that of the executable and of all
+// libraries which the loader has put there. It changes when a library is loaded. Takes the loader's lock.
+uint64_t code_fingerprint();
+
 // Globals that are to be shared (runtime/shared_globals.h) are shared in pages of so many bytes.
 inline constexpr size_t kGlobalsPage = 4096;
 

@@ -9,12 +9,15 @@
 
 #include <atomic>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <mutex>
+#include <string_view>
 
 #include "base/error.h"
+#include "checkpoint/files.h"
 #include "memory/layout.h"
 #include "runtime/private/heap_engine.h"
 #include "runtime/private/runtimes.h"
@@ -54,7 +57,17 @@ struct Choice {
   long nodes = 1;
   long node = 0;
   long interpreter = 0;
+  bool has_checkpoints = false;
+  char restart[PATH_MAX] = "";
   void see(const char* entry) {
+    constexpr std::string_view kRestart = "MULTIGRAIN_RESTART=";
+    constexpr std::string_view kCheckpoint = "MULTIGRAIN_CHECKPOINT=";
+    const std::string_view whole(entry);
+    if (whole.starts_with(kRestart)) {
+      const std::string_view folder = whole.substr(kRestart.size(), sizeof restart - 1);
+      restart[folder.copy(restart, folder.size())] = '\0';
+    }
+    has_checkpoints |= restart[0] != '\0' || (whole.starts_with(kCheckpoint) && whole.size() > kCheckpoint.size());
     nodes = variable(entry, "MULTIGRAIN_NODES=", nodes);
     node = variable(entry, "MULTIGRAIN_NODE=", node);
     interpreter = variable(entry, "MULTIGRAIN_INTERPRETER=", interpreter);
@@ -66,9 +79,9 @@ struct Choice {
 void see_initial_environment(Choice& choice) {
   const long fd = ::syscall(SYS_openat, AT_FDCWD, "/proc/self/environ", O_RDONLY | O_CLOEXEC);
   if (fd < 0) return;
-  // Entries may be longer than the buffer; only the start of an entry matters, so the rest of a long one is dropped.
+  // Entries may be longer than the buffer; only the start of such an entry matters, so its rest is dropped.
   char chunk[512];
-  char entry[64];
+  char entry[PATH_MAX + 32];
   size_t length = 0;
   long got;
   while ((got = ::syscall(SYS_read, fd, chunk, sizeof chunk)) > 0) {
@@ -81,6 +94,20 @@ void see_initial_environment(Choice& choice) {
     }
   }
   ::syscall(SYS_close, fd);
+}
+
+// Returns whether the checkpoint from which the run goes on has the private heap. Whether it can be used is seen later. Makes
+// bare system calls.
+bool is_in_checkpoint(const char* folder) {
+  const long directory = ::syscall(SYS_openat, AT_FDCWD, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (directory < 0) return false;
+  const long head = ::syscall(SYS_openat, directory, checkpoint::kHeadName, O_RDONLY | O_CLOEXEC);
+  ::syscall(SYS_close, directory);
+  if (head < 0) return false;
+  uint64_t root = 0;
+  const long got = ::syscall(SYS_pread64, head, &root, sizeof root, checkpoint::kRootInHead);
+  ::syscall(SYS_close, head);
+  return got == sizeof root && root == 0;
 }
 
 Mode decide() {
@@ -97,9 +124,9 @@ Mode decide() {
   errno = saved;
   // Messages may need the number before the runtime has started.
   set_panic_node(static_cast<unsigned>(choice.node));
-  const Mode mode = choice.nodes <= 1 || choice.interpreter != 0 ? Mode::kCLibrary
-                    : choice.node == 0                           ? Mode::kPrivate
-                                                                 : Mode::kBoot;
+  const bool is_alone = choice.nodes <= 1 && !choice.has_checkpoints;
+  const bool is_first = choice.node == 0 && !(choice.restart[0] != '\0' && is_in_checkpoint(choice.restart));
+  const Mode mode = is_alone || choice.interpreter != 0 ? Mode::kCLibrary : is_first ? Mode::kPrivate : Mode::kBoot;
   // Another thread would decide alike, but a copy may have arrived meanwhile.
   Mode expected = Mode::kUndecided;
   return g_mode.compare_exchange_strong(expected, mode) ? mode : expected;

@@ -5,11 +5,15 @@
 //   boot heap     It is this process's alone and never copied: for what must survive a copy that overwrites the private
 //                 heap. Before the first copy arrives nodes other than 0 use nothing else; on every node, so do
 //                 allocations in a BootHeapScope (the runtime's threads, and what the C library keeps for a thread).
-//   C library's   A program that runs as one node keeps the malloc that it would have without Multigrain. So does the
-//                 Python interpreter (runtime/interpreter.h), of whose state nothing is copied.
+//   C library's   A program that runs as one node keeps the malloc that it would have without Multigrain, unless there may be
+//                 checkpoints, which have the private heap. So does the Python interpreter (runtime/interpreter.h), of whose
+//                 state nothing is copied.
+//
+// A checkpoint at a barrier has the private heap, too. In a run that goes on from one, node 0 uses the boot heap as the others do
+// until that heap is there (runtime/program_image.h).
 //
 // The choice between the C library's heap and Multigrain's is made once, at the first malloc of the process, from
-// MULTIGRAIN_NODES, MULTIGRAIN_NODE and MULTIGRAIN_INTERPRETER; that is before any constructor has run and perhaps before the C library has set
+// MULTIGRAIN_NODES, MULTIGRAIN_NODE, MULTIGRAIN_INTERPRETER, MULTIGRAIN_CHECKPOINT and MULTIGRAIN_RESTART; that is before any constructor has run and perhaps before the C library has set
 // `environ`. Builds with a sanitizer leave malloc to the sanitizer, so they have no private heap and cannot spawn on
 // other nodes.
 #pragma once
@@ -62,7 +66,7 @@ class HeapFreeze {
   [[nodiscard]] std::span<const std::byte> image() const;
 };
 
-// The receiving node calls these, in this order, while no program code runs on it. They are async-signal-safe, and each
+// The receiving node calls these, or one that goes on from a checkpoint, in this order, while no program code runs on it. They are async-signal-safe, and each
 // ends the run with a sentence if it cannot be done or makes no sense. From the first call to the last, the boot heap
 // serves malloc; afterwards the private heap does, which is then as it was on the sender. What it held before is gone.
 void receive_heap_begin(size_t image_bytes);
