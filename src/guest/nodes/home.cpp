@@ -15,16 +15,17 @@
 #include "guest/calls.h"
 #include "guest/entry.h"
 #include "guest/host.h"
+#include "guest/nodes/deputy.h"
 #include "guest/package.h"
 #include "guest/signals.h"
 #include "profile/this_thread.h"
 
 namespace multigrain::guest {
 
-class Shadow {
+class Shadow final : public Deputy {
  public:
   Shadow(Home& home, NodeId node, uint16_t slot, ThreadBlock& block, uint64_t mask)
-      : home_(home), node_(node), slot_(slot), block_(block), mask_(mask) {}
+      : Deputy(block, mask), home_(home), node_(node), slot_(slot) {}
 
   static void* main(void* self);
   static void go_on_at_home(Shadow& shadow);
@@ -47,28 +48,20 @@ class Shadow {
   void poll_for_request();
   // Returns false if the thread has ended.
   bool serve();
-  long carry_out(const Request& request, std::span<const std::byte> data, std::vector<std::byte>& answer);
+  long carry_out(const Request& request, std::span<const std::byte> data, std::vector<std::byte>& answer) override;
   long carry_out_package(std::span<const std::byte> data, std::vector<std::byte>& answer);
-  long call(const Request& request);
+  // Makes a call with numbers for arguments. Returns nothing if the call is like any other.
+  std::optional<long> call(const Request& request);
   long start_thread(std::span<const std::byte> data);
   long start_process(const Request& request, std::span<const std::byte> data);
-  long set_mask(uint64_t mask, bool must_take, uint32_t answered);
-  void apply_mask();
-  void act_by_default(int signal, bool is_forced);
   long copy(const Request& request, std::span<const std::byte> data, std::vector<std::byte>& answer);
-  long take_over(std::span<const std::byte> data);
-  [[nodiscard]] bool has_sent_signal() const { return sent_ != answered_; }
   void reply(long result, std::span<const std::byte> answer);
   [[nodiscard]] Asker asker() const { return {.node = node_, .slot = slot_}; }
   void send_signal();
-  siginfo_t take_signal();
-  void block_all() const;
 
   Home& home_;
   const NodeId node_;
   const uint16_t slot_;
-  ThreadBlock& block_;
-  uint64_t mask_;
   std::atomic<uint32_t> requests_{0};
   uint32_t served_ = 0;
   uint64_t replied_at_ = 0;               // in ticks
@@ -76,18 +69,11 @@ class Shadow {
   std::atomic<Nanoseconds> asked_at_{0};  // in virtual time
   bool calls_often_ = false;
   uint64_t usual_gap_ = 0;  // in ticks: as long as its thread may take for the next request
-  // These count the signals that the thread was sent, and those on which it has acted.
-  uint32_t sent_ = 0;
-  uint32_t answered_ = 0;
   std::binary_semaphore begun_{0};
   std::binary_semaphore may_end_{0};  // the starting thread needs it no more
-  pid_t tid_ = 0;
   long start_result_ = 0;
   std::atomic<uint32_t> has_started_{0};
   EventCount changed_;
-  bool takes_over_ = false;
-  // A context that came with a request is put here, for the child of a fork or a new thread.
-  alignas(64) std::byte context_[kFrameSize];
 };
 
 namespace {
@@ -99,22 +85,6 @@ constexpr size_t kShadowStack = size_t{512} << 10;
 // home makes it may make some by itself (local_files.h).
 constexpr double kOftenUs = 100;
 constexpr double kPollUs = 20;
-
-// Returns whether a request is served although a signal is on its way to the thread: the thread needs it to act
-// on the signal.
-bool is_needed_for_signals(const Request& request) {
-  switch (request.kind) {
-    case RequestKind::kAction:
-    case RequestKind::kArea:
-    case RequestKind::kMask:
-    case RequestKind::kDefault:
-    case RequestKind::kCopy:
-    case RequestKind::kEnd:
-      return true;
-    default:
-      return false;
-  }
-}
 
 }  // namespace
 
@@ -193,24 +163,6 @@ void Shadow::wait_for_request() {
   if (calls_often_) usual_gap_ = std::max(gap, usual_gap_ - usual_gap_ / 8);
 }
 
-void Shadow::block_all() const {
-  const uint64_t all = ~(uint64_t{1} << (SIGSEGV - 1) | uint64_t{1} << (SIGBUS - 1) | uint64_t{1} << (SIGSYS - 1));
-  syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, nullptr, kMaskSize);
-}
-
-siginfo_t Shadow::take_signal() {
-  block_all();
-  siginfo_t info{};
-  if (block_.pending_signal > 0) info = block_.pending_info;
-  block_.pending_signal = 0;
-  if (info.si_signo == 0) info = take_held(~block_.hidden_mask, block_);
-  if (info.si_signo != 0)
-    ++sent_;
-  else
-    apply_mask();
-  return info;
-}
-
 void Shadow::send_signal() {
   const siginfo_t info = take_signal();
   if (info.si_signo == 0) return;
@@ -230,9 +182,7 @@ bool Shadow::serve() {
   if (request.kind == RequestKind::kPackage && request.arguments[0] != 0 && home_.files_ != nullptr)
     home_.files_->returned(static_cast<int>(request.number), request.arguments[0],
                            request.arguments[2] != 0 ? std::optional(request.arguments[1]) : std::nullopt, asker());
-  long result = kRestart;
-  if (!has_sent_signal() || is_needed_for_signals(request))
-    result = carry_out(request, {memory() + slots::kRequestData, request.bytes}, answer);
+  const long result = carry_out_in_order(request, {memory() + slots::kRequestData, request.bytes}, answer);
   reply(result, answer);
   return true;
 }
@@ -257,44 +207,28 @@ void Shadow::reply(long result, std::span<const std::byte> answer) {
 }
 
 long Shadow::carry_out(const Request& request, std::span<const std::byte> data, std::vector<std::byte>& answer) {
-  const auto bytes_of = [&answer](const auto& value) {
-    const auto bytes = std::as_bytes(std::span(&value, 1));
-    answer.assign(bytes.begin(), bytes.end());
-  };
   switch (request.kind) {
     case RequestKind::kCall:
-      return call(request);
+      if (const auto result = call(request)) return *result;
+      break;
     case RequestKind::kPackage:
       return carry_out_package(data, answer);
     case RequestKind::kThread:
       return start_thread(data);
     case RequestKind::kProcess:
       return start_process(request, data);
-    case RequestKind::kAction: {
-      const auto signal = static_cast<int>(request.number);
-      if (signal < 1 || signal > kSignals) return -EINVAL;
-      bytes_of(block_.actions->action(signal));
-      SystemAction wanted;
-      if (data.size() != sizeof wanted) return 0;
-      std::memcpy(&wanted, data.data(), sizeof wanted);
-      return block_.actions->set(signal, wanted);
+    case RequestKind::kArea: {
+      const AreaAnswer found = home_.host_.answer_area(request.arguments[0]);
+      const auto bytes = std::as_bytes(std::span(&found, 1));
+      answer.assign(bytes.begin(), bytes.end());
+      return 0;
     }
-    case RequestKind::kMask:
-      return set_mask(request.arguments[0], request.arguments[1] != 0, static_cast<uint32_t>(request.arguments[2]));
-    case RequestKind::kArea:
-      bytes_of(home_.host_.answer_area(request.arguments[0]));
-      return 0;
-    case RequestKind::kDefault:
-      act_by_default(static_cast<int>(request.number), request.arguments[0] != 0);
-      return 0;
     case RequestKind::kCopy:
       return copy(request, data, answer);
-    case RequestKind::kTakeOver:
-      return take_over(data);
-    case RequestKind::kEnd:
+    default:
       break;
   }
-  panic("a request of a thread that is away, which nobody makes", static_cast<uint64_t>(request.kind));
+  return Deputy::carry_out(request, data, answer);
 }
 
 long Shadow::copy(const Request& request, std::span<const std::byte> data, std::vector<std::byte>& answer) {
@@ -306,30 +240,6 @@ long Shadow::copy(const Request& request, std::span<const std::byte> data, std::
   if (read_guest(address, answer.data(), bytes)) return 0;
   answer.clear();
   return -EFAULT;
-}
-
-long Shadow::take_over(std::span<const std::byte> data) {
-  ThreadToTakeOver thread;
-  if (data.size() <= sizeof thread) panic("a thread to take over without its context");
-  std::memcpy(&thread, data.data(), sizeof thread);
-  ucontext_t& context = restore_context(data.subspan(sizeof thread), context_);
-  block_.guest_fs = thread.thread_pointer;
-  block_.clear_tid = thread.clear_tid;
-  block_.robust_list = thread.robust_list;
-  // The kernel needs the list, too, for a process that is killed.
-  syscall(SYS_set_robust_list, thread.robust_list, 3 * sizeof(uint64_t));
-  block_.alternate_stack = thread.alternate_stack;
-  block_.processor = thread.processor;
-  block_.node = kHome.value;
-  for (const siginfo_t& held : thread.held)
-    if (held.si_signo != 0) hold(held, block_);
-  if (thread.gs_is_guests) {
-    block_.gs_is_guests = true;
-    asm volatile("wrgsbase %0" : : "r"(thread.gs));
-  }
-  guest::set_mask(context, block_, thread.mask);
-  takes_over_ = true;
-  return 0;
 }
 
 long Shadow::carry_out_package(std::span<const std::byte> data, std::vector<std::byte>& answer) {
@@ -347,7 +257,7 @@ long Shadow::carry_out_package(std::span<const std::byte> data, std::vector<std:
   return result;
 }
 
-long Shadow::call(const Request& request) {
+std::optional<long> Shadow::call(const Request& request) {
   if (is_about_hosts_descriptor(request.number, request.arguments)) return -EBADF;
   if (request.number == SYS_exit_group) home_.host_.exit_guest(static_cast<int>(request.arguments[0]));
   const auto& argument = request.arguments;
@@ -367,47 +277,8 @@ long Shadow::call(const Request& request) {
       return pass_call(SYS_futex, as_system, block_);
     }
     default:
-      break;
+      return std::nullopt;
   }
-  auto& context = *new (context_) ucontext_t{};
-  guest::set_mask(context, block_, mask_);
-  Call made{.number = request.number, .arguments = {}, .context = context, .thread = block_};
-  std::ranges::copy(request.arguments, made.arguments);
-  return carry_out_of_table(made);
-}
-
-long Shadow::set_mask(uint64_t mask, bool must_take, uint32_t answered) {
-  if (answered - answered_ > sent_ - answered_)
-    panic("a thread has acted on a signal that it was not sent, slot", slot_);
-  answered_ = answered;
-  // The thread must act first on a signal that came before.
-  if (!must_take && (has_sent_signal() || block_.pending_signal != 0)) return kRestart;
-  mask_ = mask;
-  if (!has_sent_signal() && block_.pending_signal <= 0) apply_mask();
-  return 0;
-}
-
-// Lets the kernel send the signals that the thread does not block.
-void Shadow::apply_mask() {
-  constexpr uint64_t kHost = uint64_t{1} << (SIGSEGV - 1) | uint64_t{1} << (SIGBUS - 1) | uint64_t{1} << (SIGSYS - 1);
-  block_.hidden_mask = mask_ & kHost;
-  if ((held_signals(block_) & ~mask_) != 0 && block_.pending_signal == 0) block_.pending_signal = -1;
-  const uint64_t own = mask_ & ~kHost;
-  syscall(SYS_rt_sigprocmask, SIG_SETMASK, &own, nullptr, kMaskSize);
-}
-
-// The signal's action is the default, which the kernel takes, except for those signals for which it always has
-// the host's handler.
-void Shadow::act_by_default(int signal, bool is_forced) {
-  if (signal < 1 || signal > kSignals) panic("a signal that there is not", static_cast<uint64_t>(signal));
-  if (is_forced || ends_process(signal)) {
-    guest::host().cluster->process_ends(128 + signal);
-    die_of(signal);
-  }
-  syscall(SYS_tgkill, getpid(), tid_, signal);
-  const uint64_t others = ~(uint64_t{1} << (signal - 1));
-  syscall(SYS_rt_sigprocmask, SIG_SETMASK, &others, nullptr, kMaskSize);
-  block_all();
 }
 
 long Shadow::start_thread(std::span<const std::byte> data) {
