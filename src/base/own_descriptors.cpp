@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cerrno>
 #include <fstream>
+#include <new>
 
 #include "base/lock_guard.h"
 #include "base/mutex.h"
@@ -121,6 +122,14 @@ void give_up() MG_NO_THREAD_SAFETY_ANALYSIS {
   syscall(SYS_close_range, lowest(), ~0u, 0);
   set({.rlim_cur = get().rlim_cur, .rlim_max = g_hard_without_runtime});
   g_lowest = 0;
+}
+
+int give_up_but(int fd) MG_NO_THREAD_SAFETY_ANALYSIS {
+  if (lowest() == 0) return fd;
+  // No thread will let the parent's lock go here.
+  new (&g_lock) Mutex;
+  syscall(SYS_close_range, lowest(), ~0u, 0);
+  return keep(fd);
 }
 
 LimitForExec::LimitForExec() : before_(get()) {

@@ -34,6 +34,10 @@ int set_limit_of_program(const rlimit& limit);
 // closed, and the numbers are not divided any more. The calling thread must be the only one.
 void give_up();
 
+// Does the same in a child after a fork(), but this descriptor of any number stays open, under a number of the runtime's own,
+// and the numbers stay divided until give_up(). Returns the number, or -1 with errno.
+int give_up_but(int fd);
+
 // While this exists, a program that is executed finds the limit that the process would have without the runtime.
 class LimitForExec {
  public:

@@ -113,6 +113,23 @@ long AddressSpace::locked_check_limits(const Area& added) const {
   return limits_.is_limited() ? limits_.check(areas_.all(), added) : 0;
 }
 
+void AddressSpace::take_account(const Account& account) {
+  const LockGuard hold(mutex_);
+  for (const Range range : account.reserved)
+    if (!areas_.is_reserved(range.begin)) areas_.reserve(range);
+  for (const Area& area : account.areas) areas_.map(area);
+  break_begin_ = account.break_begin;
+  break_end_ = account.break_end;
+}
+
+bool AddressSpace::has_file_in(uint64_t begin, uint64_t bytes) {
+  const LockGuard hold(mutex_);
+  const uint64_t first = page_down(begin);
+  const uint64_t end = page_up(begin + std::max<uint64_t>(bytes, 1));
+  if (end <= first) return false;
+  return std::ranges::any_of(areas_.in({first, end}), [](const Area& area) { return area.file != 0; });
+}
+
 long AddressSpace::map(uint64_t address, uint64_t length, int rights, int flags, int fd, uint64_t offset,
                        unsigned node) {
   const LockGuard hold(mutex_);

@@ -95,6 +95,20 @@ class AddressSpace {
   // The caller of these holds the lock. locked_areas() returns all areas; locked_use() replaces the mappings by others
   // that are at the same addresses.
   [[nodiscard]] std::vector<Area> locked_areas() const MG_REQUIRES(mutex_) { return areas_.all(); }
+  // What the account says, for a process that goes on elsewhere with the same addresses.
+  struct Account {
+    std::vector<Area> areas;
+    std::vector<Range> reserved;
+    uint64_t break_begin = 0;
+    uint64_t break_end = 0;
+  };
+  [[nodiscard]] Account locked_account() const MG_REQUIRES(mutex_) {
+    return {.areas = areas_.all(), .reserved = areas_.reserved(), .break_begin = break_begin_, .break_end = break_end_};
+  }
+  // Takes such an account over. The areas are mapped already; the break is set, too.
+  void take_account(const Account& account) MG_EXCLUDES(mutex_);
+  // Returns whether a part of the range is an area of a file.
+  [[nodiscard]] bool has_file_in(uint64_t begin, uint64_t bytes) MG_EXCLUDES(mutex_);
   void locked_use(std::unique_ptr<Mappings> mappings) MG_REQUIRES(mutex_) { mappings_ = std::move(mappings); }
 
   // A thread that forks holds this lock meanwhile, since no other thread may be in the middle of a change then.

@@ -59,6 +59,7 @@ class Areas {
   // Keeps a free range for the host for ever: the guest has nothing there and can have nothing there.
   void reserve(Range range);
   [[nodiscard]] bool is_reserved(uint64_t address) const;
+  [[nodiscard]] const std::vector<Range>& reserved() const { return reserved_; }
   // Returns the parts of the range that are not reserved.
   [[nodiscard]] std::vector<Range> without_reserved(Range range) const;
   // Returns what is mapped of the range, cut to it, in order.

@@ -118,6 +118,11 @@ long carry_out(Package& package, ThreadBlock& thread) {
   return host().cluster != nullptr ? host().cluster->carry_out(package, thread) : package.carry_out(thread);
 }
 
+const char* name_of_call(long number) {
+  const char* const name = entry_of(number).name;
+  return name == nullptr ? "an unknown call" : name;
+}
+
 long call_at_home(Call& call) {
   return host().cluster->call_at_home(call.number, call.arguments, call.thread);
 }
@@ -227,7 +232,11 @@ int multigrain_guest_on_signal(int signal, siginfo_t* info, ucontext_t* context,
   siginfo_t from_home{};
   if (signal == kKick && thread->away != nullptr) {
     from_home = cluster->take_signal(*thread);
-    if (from_home.si_signo == 0) return from_guest ? 1 : 0;
+    if (from_home.si_signo == 0) {
+      // The node ends, and with it what the process has here.
+      if (from_guest && thread->needs_home) cluster->come_home(*context, *thread);
+      return from_guest ? 1 : 0;
+    }
     info = &from_home;
     signal = from_home.si_signo;
   }

@@ -31,6 +31,9 @@ void carry_out(ucontext_t& context, ThreadBlock& thread);
 // Returns whether the kernel carries out the calls of that number as they are, and the host does nothing about them.
 bool passes_unseen(uint64_t number);
 
+// Returns the name of the call of that number, for a message.
+const char* name_of_call(long number);
+
 // Does what the table has for this call, without what is different on several nodes.
 long carry_out_of_table(Call& call);
 // Does the same for a call that is not the table's if the guest runs on several nodes (node_calls.cpp). Returns nothing

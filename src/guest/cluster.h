@@ -59,7 +59,9 @@ class Cluster {
   // has the memory as its own, and no nodes.
   virtual long save_memory() = 0;
   virtual void forget_saved_memory(long saved) = 0;
-  virtual void become_child(long saved) = 0;
+  // `can_be_placed`: the child shares nothing with its parent but what every child of fork() does, so it may run on another
+  // node.
+  virtual void become_child(long saved, bool can_be_placed) = 0;
   // The calling thread tells these, for the statistics, that it is the guest's and is about to enter it, that it is
   // about to make a system call, and that it goes on in the guest.
   virtual void thread_begins(const ThreadBlock& thread, const ThreadStart& start) = 0;
@@ -104,6 +106,14 @@ class Cluster {
   virtual void thread_has_ended(ThreadBlock& thread) = 0;
   // The guest's first thread has ended, on the home. The process ends with this status if its last thread ends.
   [[noreturn]] virtual void first_thread_has_ended(int status) = 0;
+
+  // --- Whole processes that are away from home (nodes/placed_process.h).
+
+  // A child that is ready to go on in the guest calls this. It goes on on another node if one has been chosen for it:
+  // this process is its shadow then, and goes on in the guest when it comes home. Otherwise this returns.
+  virtual void place_child(Call& call) = 0;
+  // Returns whether this is such a process, and not a node.
+  [[nodiscard]] virtual bool is_process_away() const { return false; }
 };
 
 }  // namespace multigrain::guest

@@ -3,6 +3,8 @@
 
 #include <sched.h>
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -51,6 +53,9 @@ struct Host {
   // Says whether a protocol keeps the guest's memory coherent: then the kernel must not be given pointers into it.
   bool memory_is_shared = false;
   bool traps_all_calls = false;
+  // If processes of the guest may run on other nodes, this counts those that processes without nodes have forked, for the
+  // statistics. It is memory of all of the guest's processes.
+  std::atomic<uint32_t>* forks_without_nodes = nullptr;
 };
 
 // Returns the host of this process, which exists from run_guest() on.

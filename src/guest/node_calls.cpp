@@ -138,6 +138,7 @@ std::optional<long> carry_out_away(Call& call) {
     case SYS_mmap:
     case SYS_munmap:
     case SYS_mprotect:
+    case SYS_pkey_mprotect:
     case SYS_mremap:
     case SYS_brk:
     case SYS_execve:
@@ -152,6 +153,10 @@ std::optional<long> carry_out_away(Call& call) {
     case SYS_fork:
     case SYS_vfork:
       return cluster.start_process_at_home(call);
+    case SYS_exit:
+      // A process that is away has no other thread.
+      if (!cluster.is_process_away()) return std::nullopt;
+      return cluster.call_at_home(SYS_exit_group, call.arguments, call.thread);
     case SYS_rt_sigaction:
       return set_action_from_away(call);
     case SYS_rt_sigprocmask:

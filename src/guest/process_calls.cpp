@@ -106,7 +106,11 @@ long new_process(Call& call, const New& wanted) {
   const uint64_t descriptor = wanted.has(CLONE_PIDFD) ? wanted.parent_tid : 0;
   const long child = special == SIGCHLD ? ::fork() : syscall(SYS_clone, special, 0, descriptor, nullptr, 0);
   const long result = child < 0 ? -errno : child;
-  if (cluster != nullptr && result == 0) cluster->become_child(saved);
+  // A thread whose gs is its own stays, as does one whose parent has lent it something.
+  if (cluster != nullptr && result == 0)
+    cluster->become_child(saved, special == SIGCHLD && !call.thread.gs_is_guests);
+  else if (result == 0 && state.forks_without_nodes != nullptr)
+    state.forks_without_nodes->fetch_add(1, std::memory_order_relaxed);
   if (result == 0) state.masks.become_child(caller, gettid());
   state.masks.unlock();
   if (cluster != nullptr && result != 0) cluster->forget_saved_memory(saved);
@@ -114,6 +118,7 @@ long new_process(Call& call, const New& wanted) {
   state.space.unlock();
   if (result == 0) {
     begin_child(call, wanted);
+    if (cluster != nullptr) cluster->place_child(call);
   } else if (result > 0 && wanted.has(CLONE_PARENT_SETTID)) {
     write_guest(wanted.parent_tid, static_cast<pid_t>(result));
   }

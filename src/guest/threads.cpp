@@ -150,9 +150,13 @@ long start_thread(const ThreadStart& start, const ThreadBlock& parent) {
   return handover.result;
 }
 
+void give_up_robust_mutexes(const ThreadBlock& thread) {
+  RobustList(thread.robust_list, number_of(thread)).give_up();
+}
+
 void end_thread(ThreadBlock& thread, int status) {
   block_signals();
-  RobustList(thread.robust_list, number_of(thread)).give_up();
+  give_up_robust_mutexes(thread);
   // The kernel must not take for a list what the guest does with the list's memory from here on.
   struct {
     void* next;

@@ -34,6 +34,9 @@ long start_thread(const ThreadStart& start, const ThreadBlock& parent);
 void run_thread(ThreadBlock& block, ucontext_t& context, const ThreadStart& start,
                 const std::function<void(long)>& begun);
 
+// Does what the kernel does with the thread's list of robust mutexes when it ends.
+void give_up_robust_mutexes(const ThreadBlock& thread);
+
 // Ends the calling thread of the guest. Does not return.
 [[noreturn]] void end_thread(ThreadBlock& thread, int status);
 

@@ -175,6 +175,7 @@ struct CommandLine {
   LaunchOptions options;
   HostArguments hosts;
   bool pin = false, no_pin = false;
+  std::string processes = "home";
   std::string deadlock = "report";
   std::optional<std::string> deadlock_after;
   std::optional<std::string> restarts;
@@ -207,6 +208,9 @@ void add_options(CLI::App& app, CommandLine& line) {
       ->type_name("NAME");
   add_flag("--binary", line.options.binary,
            "run a program as it is: any for x86-64 Linux, without Multigrain's library");
+  add_option("--processes", line.processes, "WHERE",
+             "with --binary, where processes run that the program forks: home (default: on the first node) or spread "
+             "(on all nodes in turn)");
   add_option("--record", line.options.record, "FILE",
              "write a trace of what the program refers to, and FILE.decisions with what --protocol placement does; the "
              "program is compiled with mgcc -fmultigrain-count=memory");
@@ -222,6 +226,18 @@ void add_options(CLI::App& app, CommandLine& line) {
              "with --checkpoint, start the run again when a node has died, from the last checkpoint, up to N times");
   add_flag("--pin", line.pin, "one core a processor, or refuse to start");
   add_flag("--no-pin", line.no_pin, "leave placement to the system (default: pin when there are enough cores)");
+}
+
+Status read_processes(const CommandLine& line, LaunchOptions& options) {
+  if (line.processes != "home" && line.processes != "spread")
+    return fail("--processes: '{}' is neither home nor spread", line.processes);
+  options.spreads_processes = line.processes == "spread";
+  if (!options.spreads_processes) return {};
+  if (!options.binary) return fail("--processes spread is for programs as they are (--binary)");
+  if (!options.hosts.empty() || options.config.fabric != FabricKind::kShm)
+    return fail("--processes spread needs all nodes on one machine: leave out {}",
+                options.hosts.empty() ? "--fabric ucx" : "the hosts");
+  return {};
 }
 
 Status read_deadlock(const CommandLine& line, LaunchOptions& options) {
@@ -351,6 +367,7 @@ Result<std::variant<LaunchOptions, Information>> parse_command_line(int argc, co
     return tl::unexpected<Error>(status.error());
   if (options.binary)
     if (const Status status = apply_to_binary(options); !status) return tl::unexpected<Error>(status.error());
+  if (const Status status = read_processes(line, options); !status) return tl::unexpected<Error>(status.error());
   if (const Status status = check_record(options); !status) return tl::unexpected<Error>(status.error());
   options.pinning = line.pin ? Pinning::kAlways : line.no_pin ? Pinning::kNever : Pinning::kAutomatic;
   return std::move(options);

@@ -33,6 +33,7 @@ struct LaunchOptions {
   unsigned restarts = 0;                        // how often a run that a node's death has ended is started again
   bool quiet = false;
   bool binary = false;                // the program is run as it is, by a host (src/guest)
+  bool spreads_processes = false;     // processes that such a program forks run on all nodes
   std::vector<HostNodes> hosts;       // empty: this machine, without agents
   std::vector<std::string> ssh;       // the command that reaches a host, in words
   std::string remote_mgrun;           // path of mgrun on the hosts; empty: the path here

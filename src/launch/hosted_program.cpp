@@ -31,6 +31,7 @@ std::vector<std::string> words_for_host(const LaunchOptions& options, const std:
   std::vector<std::string> words = {name_of_host(!is_alone(options))};
   // A node reads this setting itself, so only a host without a node is given the option.
   if (is_alone(options) && options.config.calls == CallsBy::kTrap) words.emplace_back("--trap-calls");
+  if (!is_alone(options) && options.spreads_processes) words.emplace_back("--spread-processes");
   words.insert(words.end(), {"--execute", path, "--"});
   words.insert(words.end(), options.program.begin(), options.program.end());
   return words;

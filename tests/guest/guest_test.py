@@ -255,6 +255,58 @@ class OnSeveralNodes(unittest.TestCase):
         for nodes in (1, 2, 3):
             self.same(nodes, f"{PROGRAMS}/families", "2")
 
+    def test_processes_on_other_nodes(self):
+        # The statistics say that they were there.
+        counts = re.compile(rb"processes: (\d+) forked, (\d+) to other nodes, (\d+) at home [^;]*; (\d+) came home")
+        for name, rounds, nodes in (("placed", "1", 2), ("placed", "2", 3), ("families", "2", 2), ("processes", "", 2)):
+            with self.subTest(name=name, nodes=nodes):
+                command = (f"{PROGRAMS}/{name}", rounds) if rounds else (f"{PROGRAMS}/{name}",)
+                options = ("--nodes", str(nodes), "--processes", "spread", "--stats", "text", "--binary")
+                status, out, messages = run((f"{BIN}/mgrun", *options, "--", *command))
+                self.assertEqual((status, out), run(command)[:2])
+                found = counts.search(messages)
+                self.assertIsNotNone(found, messages)
+                forked, away, at_home, returned = map(int, found.groups())
+                self.assertEqual(away + at_home, forked)
+                self.assertGreater(away, 0)
+                if name == "placed":
+                    self.assertGreater(returned, 0)
+                    self.assertGreater(away, returned)
+
+    def test_a_thousand_processes_on_other_nodes_leave_nothing(self):
+        mark = f"MULTIGRAIN_TEST_MARK={os.getpid()}".encode()
+
+        def left():
+            found = []
+            for entry in filter(str.isdigit, os.listdir("/proc")):
+                try:
+                    with open(f"/proc/{entry}/environ", "rb") as file:
+                        if int(entry) != os.getpid() and mark in file.read().split(b"\0"):
+                            found.append(entry)
+                except (FileNotFoundError, ProcessLookupError, PermissionError):
+                    pass
+            return found
+
+        children = f"{PROGRAMS}/children"
+        hosted = (f"{BIN}/mgrun", "--nodes", "3", "--processes", "spread", "--binary", "--", children, "1000")
+        name, _, value = mark.decode().partition("=")
+        self.assertEqual(run(hosted, env={**os.environ, name: value}), run((children, "1000")))
+        # What starts processes on a node ends a moment after the node.
+        until = time.monotonic() + PATIENCE_S
+        while left() and time.monotonic() < until:
+            time.sleep(0.1)
+        self.assertEqual(left(), [])
+
+    def test_what_cannot_be_spread_is_said(self):
+        for options, words in (
+            (("--processes", "elsewhere", "--binary"), "neither home nor spread"),
+            (("--processes", "spread"), "--binary"),
+            (("--processes", "spread", "--hosts", "localhost:2", "--binary"), "one machine"),
+        ):
+            found, _, message = run((f"{BIN}/mgrun", "--nodes", "2", *options, "--", "true"))
+            self.assertEqual(found, 2)
+            self.assertIn(words, message.decode())
+
     def test_the_memory_of_forked_processes(self):
         for nodes in (1, 2, 3):
             self.same(nodes, f"{PROGRAMS}/copies")

@@ -140,6 +140,10 @@ CannotExecute Nodes::run(const std::string& path, std::vector<std::string> argum
   state.traps_all_calls = node_.config().calls == CallsBy::kTrap;
   state.own_threads = threads_beside_this();
   state.cores_of_processes = inherited_cores_;
+  if (placement_) {
+    placement_->set_ranges({kLow, Range{begin, guest_.back().end}});
+    state.forks_without_nodes = &placement_->forks_without_nodes();
+  }
   if (const Status hidden = hide_processor_number(); !hidden) return failed(hidden.error().message);
   // All threads of the guest come from this one. They are the node's, not one processor's, so they may run on
   // all its cores.
@@ -149,6 +153,8 @@ CannotExecute Nodes::run(const std::string& path, std::vector<std::string> argum
     const LockGuard hold(lacking_lock_);
     if (!lacking_.empty()) return failed(lacking_);
   }
+  for (unsigned n = 1; placement_ && n < node_.config().nodes; ++n)
+    placement_->set_placer(NodeId(static_cast<uint16_t>(n)), placers_[n].load());
   // Clocks of several machines differ, and so may their vdso. The guest's time is then the home's.
   state.has_vdso = shares_machine_ && same_vdso_.load();
   profiles_.set_program(path.substr(path.rfind('/') + 1));
@@ -161,7 +167,17 @@ Processors Nodes::processors() const {
   return {.all = node_.config().processors(), .of_a_node = node_.config().processors_per_node};
 }
 
-Status Nodes::begin_away() {
+Status Nodes::place_processes() {
+  if (!shares_machine_)
+    return fail(
+        "processes of a program as it is can run on other nodes only if those are of one machine (--processes)");
+  auto created = Placement::create(node_.config().nodes, processors());
+  if (!created) return tl::unexpected(created.error());
+  placement_ = std::move(*created);
+  return {};
+}
+
+Status Nodes::begin_away(uint64_t placer) {
   Host& state = *new (place_of_host()) Host(guest_, nullptr, node_.config().nodes);
   state.cluster = this;
   state.processors = processors();
@@ -186,6 +202,7 @@ Status Nodes::begin_away() {
   MessageHeader header;
   header.type = guest_message::kHello;
   header.word[0] = getauxval(AT_SYSINFO_EHDR);
+  header.word[1] = placer;
   node_.fabric().send(kHome, header, std::as_bytes(std::span(&features_, 1)), {}, SendContext::kOrdinary);
   return {};
 }
@@ -390,6 +407,7 @@ void Nodes::on_hello(void* self, const Message& message) {
         "on the host with the older processor, which is the first of --hosts",
         message.from.value, lacking);
   }
+  nodes.placers_[message.from.value].store(message.header.word[1]);
   nodes.hellos_.fetch_add(1);
   nodes.changed_.notify();
 }
@@ -565,15 +583,34 @@ void Nodes::forget_saved_memory(long saved) MG_NO_THREAD_SAFETY_ANALYSIS {
   forget_pages(saved, host().space.locked_areas());
 }
 
-void Nodes::become_child(long saved) MG_NO_THREAD_SAFETY_ANALYSIS {
+void Nodes::become_child(long saved, bool can_be_placed) MG_NO_THREAD_SAFETY_ANALYSIS {
   Host& state = host();
   restore_pages(saved, state.space.locked_areas());
+  const int connection =
+      placement_ ? placement_->begin(state.space.locked_account(), can_be_placed, state.space.limits().is_limited())
+                 : -1;
   state.space.locked_use(std::make_unique<PrivateMappings>());
   state.cluster = nullptr;
   state.memory_is_shared = false;
   state.has_mappings_of_nodes = true;
   state.own_threads.clear();
-  own_descriptors::give_up();
+  if (connection < 0)
+    own_descriptors::give_up();
+  else
+    placement_->use(own_descriptors::give_up_but(connection));
+}
+
+void Nodes::place_child(Call& call) {
+  if (placement_) placement_->place(call);
+}
+
+void Nodes::tell_processes() const {
+  if (!placement_ || node_.config().stats == StatsFormat::kNone) return;
+  const std::string line = placement_->describe();
+  if (line.empty()) return;
+  const std::string whole = fmt::format("multigrain: {}\n", line);
+  // The program may have taken standard error away, or limited the size of files.
+  if (write(STDERR_FILENO, whole.data(), whole.size()) < 0) return;
 }
 
 long Nodes::carry_out(Package& package, ThreadBlock& thread) {
@@ -673,6 +710,7 @@ void Nodes::process_ends(int status) {
   // A child that shares this process's memory has an end of its own, which is not the guest's.
   if (!measures_calls_ || getpid() != process_) return;
   if (is_exiting_.exchange(true)) sleep_for_ever();
+  tell_processes();
   static_cast<void>(node_.finish(status));
   is_exiting_.store(false);
 }
@@ -688,6 +726,7 @@ void Nodes::end_sharing_descriptors() {
 void Nodes::exit_guest(int status) {
   // Only the status of the first thread that comes here counts.
   if (is_exiting_.exchange(true)) sleep_for_ever();
+  tell_processes();
   static_cast<void>(node_.finish(status));
   syscall(SYS_exit_group, status);
   __builtin_unreachable();

@@ -17,6 +17,7 @@
 #include "guest/nodes/home_files.h"
 #include "guest/nodes/local_files.h"
 #include "guest/nodes/node_files.h"
+#include "guest/nodes/placement.h"
 #include "guest/nodes/processor_features.h"
 #include "guest/nodes/remote_areas.h"
 #include "guest/nodes/shared_mappings.h"
@@ -35,8 +36,11 @@ class Nodes final : public Cluster, private HomeHost, private AreaCaches, privat
   // Runs the program on node 0, as run_guest() of host.h does.
   CannotExecute run(const std::string& path, std::vector<std::string> arguments, std::vector<std::string> environment,
                     uint64_t mask);
-  // Prepares another node. Returns when threads can be started here.
-  Status begin_away();
+  // Prepares another node. Returns when threads can be started here. `placer` is the name of the node's (placer.h), or 0.
+  Status begin_away(uint64_t placer);
+  // Lets processes that the program forks run on the other nodes, before run(). Fails if the nodes are not of one
+  // machine.
+  Status place_processes();
 
   [[nodiscard]] bool is_home() const override { return node_.config().node == kHome; }
   [[nodiscard]] unsigned first_processor() const override {
@@ -52,7 +56,8 @@ class Nodes final : public Cluster, private HomeHost, private AreaCaches, privat
   long start_thread(const ThreadStart& start, ThreadBlock& parent) override;
   long save_memory() override;
   void forget_saved_memory(long saved) override;
-  void become_child(long saved) override;
+  void become_child(long saved, bool can_be_placed) override;
+  void place_child(Call& call) override;
   long carry_out(Package& package, ThreadBlock& thread) override;
   long call_at_home(long number, const uint64_t (&arguments)[6], ThreadBlock& thread) override;
   long start_process_at_home(Call& call) override;
@@ -80,6 +85,8 @@ class Nodes final : public Cluster, private HomeHost, private AreaCaches, privat
   // The guest can have areas in these ranges.
   using Ranges = std::vector<Range>;
   explicit Nodes(Node& node, Ranges guest, uint64_t slots, const cpu_set_t& inherited_cores);
+  // Says what became of the program's processes, with the statistics.
+  void tell_processes() const;
   // Prepares this node for the files that nodes read by themselves.
   Status begin_local_files();
   AreaAnswer answer_area(uint64_t address) override;  // for HomeHost
@@ -133,6 +140,8 @@ class Nodes final : public Cluster, private HomeHost, private AreaCaches, privat
   // These are the home's.
   std::optional<Home> home_;
   std::optional<HomeFiles> home_files_;
+  std::array<std::atomic<uint64_t>, NodeSet::kCapacity> placers_{};  // of each node, as it has said
+  std::unique_ptr<Placement> placement_;
   // Other nodes may have these areas mapped. The lock of the address space guards them, but not the ranges in which the
   // guest can have areas at all.
   Areas given_;
