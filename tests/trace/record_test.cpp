@@ -809,6 +809,15 @@ TEST(SingleStepTest, FollowsThreads) {
     if (event.kind == EventKind::kAllocate && event.value == 800) block = event.address;
   }
   ASSERT_NE(block, 0u);
+  // Globals have the names of the symbol table: main writes `block` once, and all read it.
+  const auto [variable, bytes] = stepped->allocation("block");
+  EXPECT_EQ(bytes, sizeof(int*));
+  std::array<unsigned, 3> uses = {};
+  for (const Reference& reference : stepped->references)
+    if (reference.address == variable) ++uses[reference.processor];
+  EXPECT_GE(uses[0], 2u);
+  EXPECT_GE(uses[1], 1u);
+  EXPECT_GE(uses[2], 1u);
   // Each thread writes its half in order, and main reads all of it afterwards.
   std::array<std::vector<uint64_t>, 3> made;
   for (const Reference& reference : stepped->references) {

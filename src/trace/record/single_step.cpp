@@ -156,6 +156,7 @@ class Stepper {
   Status start(const std::vector<std::string>& command);
   Status run_to_entry();
   void learn_program();
+  Status name_variables(const Thread& thread);
   Status round();
   Status step(Thread& thread);
   Status stopped(pid_t id, int status);
@@ -188,6 +189,8 @@ class Stepper {
   std::unordered_map<std::string, uint32_t> names_;  // the names of allocations: the functions that asked for them
   std::vector<uint64_t> site_addresses_;             // the addresses of sites 1, 2, ...
   Symbols symbols_;
+  bool variables_due_ = false;                       // those of symbols_ are to be named in the trace
+  std::vector<uint64_t> variables_;                  // where those that are begin
   std::unordered_set<uint64_t> shared_stack_pages_;  // by number: those of stacks that another thread has referred to
   std::unordered_map<uint64_t, char> allocators_;    // entry points, with the first letters of the functions' names
   bool releasing_ = false;                           // the limit was reached, and threads run on untraced
@@ -265,12 +268,34 @@ Status Stepper::run_to_entry() {
 }
 
 void Stepper::learn_program() {
+  variables_due_ = true;
   decoded_.clear();
   symbols_.load(process_);
   allocators_.clear();
   for (const char* name : {"malloc", "calloc", "realloc", "free"}) {
     for (const uint64_t address : symbols_.find(name)) allocators_[address] = name[0];
   }
+}
+
+// Variables of the program and of the libraries that it begins with have their names. Those of a program before an exec are gone.
+Status Stepper::name_variables(const Thread& thread) {
+  variables_due_ = false;
+  for (const uint64_t begin : variables_)
+    if (auto status = event(thread, EventKind::kFree, begin, 0); !status) return status;
+  variables_.clear();
+  std::unordered_map<std::string, SiteId> files;
+  for (const Symbols::Variable& variable : symbols_.variables()) {
+    const auto [site, added] = files.try_emplace(variable.file, 0);
+    if (added) {
+      site_addresses_.push_back(0);  // of no instruction
+      site->second = writer_.add_site({.file = variable.file, .function = "", .line = 0});
+    }
+    const uint32_t name = writer_.add_name(variable.name);
+    if (auto status = event(thread, EventKind::kAllocate, variable.begin, variable.bytes, site->second, name); !status)
+      return status;
+    variables_.push_back(variable.begin);
+  }
+  return {};
 }
 
 Thread& Stepper::thread_of(pid_t id) {
@@ -552,6 +577,8 @@ Status Stepper::step(Thread& thread) {
     thread.fresh = false;
     if (auto status = event(thread, EventKind::kStart, 0, 0); !status) return status;
   }
+  if (variables_due_)
+    if (auto status = name_variables(thread); !status) return status;
   if (auto status = allocation(thread, registers); !status) return status;
   const Decoded& decoded = decode(registers.rip);
   const bool system_call = decoded.system_call;

@@ -1,5 +1,6 @@
 #include "trace/record/symbols.h"
 
+#include <cxxabi.h>
 #include <elf.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <sstream>
@@ -81,6 +83,16 @@ std::string output_of(const std::vector<std::string>& command, const std::string
   return output;
 }
 
+// A name of C++ as the program has it; others as they are.
+std::string readable(const char* name) {
+  if (!std::string_view(name).starts_with("_Z")) return name;
+  int status = 0;
+  char* const text = abi::__cxa_demangle(name, nullptr, nullptr, &status);
+  std::string out = text != nullptr ? text : name;
+  std::free(text);
+  return out;
+}
+
 }  // namespace
 
 std::vector<Mapping> mappings_of(pid_t process) {
@@ -110,6 +122,7 @@ std::vector<Mapping> mappings_in(const std::string& text) {
 void Symbols::load(const std::vector<Mapping>& mappings) {
   modules_.clear();
   functions_.clear();
+  variables_.clear();
   for (const Mapping& mapping : mappings) {
     if (!mapping.executable || !mapping.path.starts_with("/")) continue;
     const MappedFile file(mapping.path);
@@ -126,6 +139,14 @@ void Symbols::load(const std::vector<Mapping>& mappings) {
   }
   std::sort(functions_.begin(), functions_.end(),
             [](const Function& a, const Function& b) { return a.begin < b.begin; });
+  // Of aliases, and of what is in two tables of a file, the first stays.
+  std::ranges::stable_sort(variables_, {}, &Variable::begin);
+  uint64_t end = 0;
+  std::erase_if(variables_, [&](const Variable& variable) {
+    if (variable.begin < end) return true;
+    end = variable.begin + variable.bytes;
+    return false;
+  });
 }
 
 void Symbols::load_module(const Module& module) {
@@ -143,10 +164,15 @@ void Symbols::load_module(const Module& module) {
     if (symbols == nullptr) continue;
     for (uint64_t j = 0; j < count; ++j) {
       const Elf64_Sym& symbol = symbols[j];
-      if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || symbol.st_shndx == SHN_UNDEF) continue;
+      if (symbol.st_shndx == SHN_UNDEF) continue;
       const uint64_t begin = symbol.st_value + module.bias;
-      functions_.push_back(
-          {begin, begin + symbol.st_size, file.string(sections[section.sh_link].sh_offset + symbol.st_name)});
+      const char* const name = file.string(sections[section.sh_link].sh_offset + symbol.st_name);
+      if (ELF64_ST_TYPE(symbol.st_info) == STT_FUNC) {
+        functions_.push_back({begin, begin + symbol.st_size, name});
+      } else if (ELF64_ST_TYPE(symbol.st_info) == STT_OBJECT && symbol.st_size != 0 &&
+                 symbol.st_shndx < header->e_shnum && (sections[symbol.st_shndx].sh_flags & SHF_WRITE) != 0) {
+        variables_.push_back({begin, symbol.st_size, readable(name), module.path});
+      }
     }
   }
 }
@@ -175,7 +201,7 @@ Site Symbols::site_of(uint64_t address) const {
   for (int looked = 0; after != functions_.begin() && looked < 8; ++looked) {
     --after;
     if (address < after->end) {
-      site.function = after->name;
+      site.function = readable(after->name.c_str());
       break;
     }
   }

@@ -25,12 +25,22 @@ std::vector<Mapping> mappings_of(pid_t process);
 // The same of the text of such a file.
 std::vector<Mapping> mappings_in(const std::string& maps);
 
-// These are the functions of all files that a process has mapped, from their ELF symbol tables.
+// These are the functions and variables of all files that a process has mapped, from their ELF symbol tables. Names of C++ are
+// readable.
 class Symbols {
  public:
+  // A variable that a program can write, and all threads share.
+  struct Variable {
+    uint64_t begin;
+    uint64_t bytes;
+    std::string name;
+    std::string file;  // of the program or the library
+  };
   void load(pid_t process) { load(mappings_of(process)); }
   void load(const std::vector<Mapping>& mappings);
-  // Returns where a function of that name begins, in every file that defines it.
+  // In order of address; they do not overlap.
+  [[nodiscard]] const std::vector<Variable>& variables() const { return variables_; }
+  // Returns where a function of that name (of the symbol table's) begins, in every file that defines it.
   [[nodiscard]] std::vector<uint64_t> find(std::string_view name) const;
   // Returns the file (of the program, not its source) and the function of an instruction, without its line.
   [[nodiscard]] Site site_of(uint64_t address) const;
@@ -55,6 +65,7 @@ class Symbols {
 
   std::vector<Module> modules_;
   std::vector<Function> functions_;  // in order of address
+  std::vector<Variable> variables_;
 };
 
 }  // namespace multigrain::trace
