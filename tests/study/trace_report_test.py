@@ -66,6 +66,28 @@ class Writing(Report):
         self.assertEqual(bars, wanted)
         self.assertGreater(len(bars), 15)
 
+    def test_opens_with_what_to_repair(self):
+        def first_section(*options):
+            page = self.file("repairs.html")
+            self.addCleanup(lambda: os.path.exists(page) and os.remove(page))
+            self.assertEqual(mgtrace("report", self.trace, "-o", page, "--force", *options), (0, "", ""))
+            with open(page, encoding="utf-8") as file:
+                text = file.read()
+            section = text[text.index("<section"):]
+            return section[:section.index("</section>")]
+
+        section = first_section("--perturb", "0", "--policy", "first-touch", "--vary", "R")
+        self.assertIn('id="repairs"', section)
+        self.assertNotIn(NASTY, section)
+        # Each of the 400 rounds takes the counters' line to and fro; the table's lines are never written.
+        self.assertIn("<b>798 of 799 moves</b> of written blocks of 64 B are useless", section)
+        self.assertIn("On the machine cache-lines they take an estimated 40.7 us", section)
+        self.assertIn("bytes 0 to 7: read and written by processor 0", section)
+        self.assertIn("<b>repair</b>: give each of these a line of its own (alignas, padding): 0 moves instead of 799, ", section)
+        section = first_section("--quick", "--false-sharing", "--block-size", "8", "--attribute-at", "8")
+        self.assertIn("<b>No false sharing</b> in blocks of 8 B", section)
+        self.assertNotIn('id="repairs"', first_section("--quick"))
+
     def test_dilation_is_no_power_of_ten(self):
         out, page = self.file("dilated.json"), self.file("dilated.html")
         for path in (out, page):

@@ -44,7 +44,7 @@ Result<StudyOptions> study_options(const AnalysisOptions& options) {
   if (options.all_machines) {
     study.machines = known_machines();
   } else if (options.machines.empty()) {
-    study.machines = chapter6_machines();
+    study.machines = default_machines();
   }
   for (const std::string& name : options.machines) {
     auto machine = find_machine(name);
@@ -142,7 +142,8 @@ void add_caches_option(CLI::App& command, std::string& caches, const char* other
 
 void add_analysis_options(CLI::App& command, AnalysisOptions& options) {
   CLI::Option* const machine =
-      command.add_option("--machine", options.machines, "a machine's name, or a .json file; default: chapter 6's five");
+      command.add_option("--machine", options.machines,
+                         "a machine's name, or a .json file; default: cache-lines and two-socket, which are of today");
   machine->delimiter(',')->type_name("NAME");
   command.add_flag("--all-machines", options.all_machines, "all machines known by name")->excludes(machine);
   add_map_option(command, options.map);

@@ -348,6 +348,10 @@ std::vector<Machine> chapter6_machines(const Components& c) {
           dsm_machine(4096, c)};
 }
 
+std::vector<Machine> default_machines() {
+  return {*find_machine("cache-lines"), *find_machine("two-socket")};
+}
+
 const std::vector<Machine>& known_machines() {
   static const std::vector<Machine> machines = make_known_machines();
   return machines;

@@ -88,6 +88,8 @@ Machine dsm_plus_machine(uint64_t block_size = 4096, const Components& component
 const std::vector<Machine>& known_machines();
 // Returns the five machines of chapter 6, from the best to the worst in Figure 6.1.
 std::vector<Machine> chapter6_machines(const Components& components = {});
+// Returns what is asked about if no machine is named: "cache-lines", a socket of today, and "two-socket", two of them.
+std::vector<Machine> default_machines();
 // Returns a machine by its name, or read from the file of that name if it ends in .json; an error lists the names.
 Result<Machine> find_machine(std::string_view name);
 

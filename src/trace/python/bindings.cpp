@@ -307,7 +307,7 @@ std::string study_of(const std::string& path, const std::string& text, bool part
   const json wanted = json::parse(text);
   StudyOptions options;
   for (const json& machine : wanted.at("machines")) options.machines.push_back(machine_of(machine));
-  if (options.machines.empty()) options.machines = chapter6_machines();
+  if (options.machines.empty()) options.machines = default_machines();
   options.block_sizes = wanted.at("block_sizes").get<std::vector<uint64_t>>();
   options.policies = wanted.at("policies").get<std::vector<std::string>>();
   options.parameters = wanted.at("parameters").get<std::vector<std::string>>();

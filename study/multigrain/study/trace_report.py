@@ -21,7 +21,8 @@ class TraceReport(CostSections, SharingSections):
         trace = self.study["trace"]
         program = trace["program"] or trace.get("file") or "a trace"
         sections = [
-            Section("short", "In short", self.in_short()),
+            Section("repairs", "What to repair", self.repairs()),
+            Section("short", "What placement costs", self.in_short()),
             Section("policies", "Policies against optimal placement", self.policies()),
             Section("block-sizes", "Block size", self.block_sizes()),
             Section("variable-blocks", "Blocks of several sizes", self.variable_blocks()),
@@ -92,7 +93,11 @@ class TraceReport(CostSections, SharingSections):
                 row += [best["policy"], number(best["mcpr"]), f"{best['over_optimal']:.3f}"] if best else ["–"] * 3
             if self.by_size:
                 sizes = min(self.by_size[i], key=lambda entry: entry["mcpr"])
-                row += [size(sizes["block_size"]), number(sizes["mcpr"])]
+                # What moves whole whatever its size has no best one.
+                move = machine["machine"].get("R")
+                row += (
+                    ["–"] * 2 if move and move["per_byte"] == 0 else [size(sizes["block_size"]), number(sizes["mcpr"])]
+                )
             if sharing:
                 own = [
                     each for each in sharing["block_sizes"] if each["block_size"] == machine["machine"]["block_size"]

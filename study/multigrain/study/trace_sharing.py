@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from multigrain.study.page import INK, Block, Chart, Figure, Table, chart, number, pattern_of, size, style, text
 from multigrain.study.trace_view import (
     AREAS,
@@ -19,8 +21,140 @@ from multigrain.study.trace_view import (
     whisker,
 )
 
+# Less than so many per cent of what all references cost does not matter, and a layout that does not save such a part of an
+# object's useless moves is no repair: as mgtrace sharing has it (tools/mgtrace/sharing.cpp).
+LITTLE = 1
+WORTHWHILE = 0.5
+
+# Of the data, and of each one's bytes and lines, so many are listed.
+MOST_DATA = 5
+MOST_PARTS = 3
+
+CHANGES = {
+    "separate": "begin each block on a line of its own, and let nothing else be in its last line",
+    "pad fields": "give each of these a line of its own (alignas, padding)",
+    "regroup": "put together what one processor uses, each processor's part on lines of its own",
+}
+
+
+def duration(nanoseconds: float) -> str:
+    for unit in ("ns", "us", "ms"):
+        if nanoseconds < 999.5:
+            return f"{nanoseconds:.3g} {unit}"
+        nanoseconds /= 1000
+    return f"{number(nanoseconds, 3)} s"
+
 
 class SharingSections(TraceView):
+    def repairs(self) -> list[Block]:
+        """What mgtrace sharing prints: the data whose blocks move for nothing, who uses them, and what would end it."""
+        sharing = self.study["false_sharing"]
+        if sharing is None:
+            return []
+        attribution = sharing["attribution"]
+        moves = attribution["moves"]
+        trace = self.study["trace"]
+        block = size(attribution["block_size"])
+        every = moves["false"] + moves["useful"] + moves["cold"]
+        if moves["false"] == 0:
+            return [
+                f"<p><b>No false sharing</b> in blocks of {block}: of {number(every)} moves of written blocks, {number(moves['useful'])} "
+                f"bring data that another processor wrote, and {number(moves['cold'])} are first copies.</p>"
+            ]
+        scale = sampling["scale"] if (sampling := trace.get("sampling")) else 1.0
+        machine: Json = next(
+            (each["machine"] for each in self.machines if each["machine"]["name"] == attribution["machine"]), {}
+        )
+        references = trace["references"] + trace["private_references"]
+        unit = machine.get("unit_ns")
+        move_ns = attribution["mcpr_per_move"] * references * unit if unit else 0.0
+
+        def of_run(count: int) -> str:
+            return number(round(scale * count))
+
+        said = (
+            f"<p><b>{of_run(moves['false'])} of {of_run(every)} moves</b> of written blocks of {block} are useless: nobody used there what "
+            "another had written"
+        )
+        if move_ns:
+            part = 100 * moves["false"] * move_ns / ((references * unit + every * move_ns) or 1)
+            said += (
+                f". On the machine {text(machine['name'])} they take an estimated {duration(scale * moves['false'] * move_ns)}, "
+                f"{part:.{1 if part < 10 else 0}f} % of what all references cost"
+                + (", which is little" if part < LITTLE else "")
+            )
+        out: list[Block] = [said + ".</p>"]
+        groups = sorted(
+            (group for group in attribution["groups"] if group["moves"]["false"]),
+            key=lambda group: (-group["moves"]["false"], group["group"]),
+        )
+        items = []
+        for group in groups[:MOST_DATA]:
+            useless = group["moves"]["false"]
+            where = f", of {site_html(group['site'])}" if group["group"] != 0 and group["site"] else ""
+            if group["group"] != 0 and group["bytes"]:
+                where += f", {number(group['bytes'])} bytes" + (
+                    f" in {number(group['instances'])} blocks" if group["instances"] != 1 else ""
+                )
+            took = f", {duration(scale * useless * move_ns)}" if move_ns else ""
+            lines = [
+                f"<b>{text(self.group_name(group['group']))}</b>{where}: {of_run(useless)} useless moves{took}; "
+                f"{of_run(group['moves']['useful'])} useful ones"
+            ]
+            fields = [field for field in attribution["fields"] if field["group"] == group["group"]]
+            for field in fields[:MOST_PARTS]:
+                first, last = field["offset"], field["offset"] + field["bytes"] - 1
+                span = f"{first:#x} to {last:#x}" if group["group"] == 0 else f"{first} to {last}"
+                lines.append(
+                    f"bytes {span}: {self.users(field, sharing['places'])}; they lose their block {of_run(field['victim'])} times, and "
+                    f"take it {of_run(field['culprit'])} times"
+                )
+            causes = [cause for cause in attribution["causes"] if cause["victim_group"] == group["group"]]
+            for cause in causes[:MOST_PARTS]:
+                other = (
+                    f" ({text(self.group_name(cause['culprit_group']))})"
+                    if cause["culprit_group"] != group["group"]
+                    else ""
+                )
+                lines.append(
+                    f"{site_html(cause['victim_site'])} wants the block that {site_html(cause['culprit_site'])}{other} has written: "
+                    f"{of_run(cause['moves'])} times"
+                )
+            lines += self.repair(sharing["plans"], group, of_run)
+            items.append("<li>" + "<br>".join(lines) + "</li>")
+        out.append("<ol>" + "".join(items) + "</ol>")
+        if len(groups) > MOST_DATA:
+            out.append(f"<p>{number(len(groups) - MOST_DATA)} more: see False sharing, below.</p>")
+        return out
+
+    def users(self, field: Json, place: str) -> str:
+        def named(user: object) -> str:
+            return (
+                f"{place} {user}" if isinstance(user, int) else f"several {place}s" if user == "several" else text(user)
+            )
+
+        readers, writers = named(field["readers"]), named(field["writers"])
+        if readers == writers:
+            return f"read and written by {readers}"
+        return ", ".join(
+            f"not {verb}" if user == "none" else f"{verb} by {user}"
+            for verb, user in (("written", writers), ("read", readers))
+        )
+
+    def repair(self, plans: Sequence[Json], group: Json, of_run: Callable[[int], str]) -> list[str]:
+        """What another layout of the group would save."""
+        own = [plan for plan in plans if plan["group"] is not None and plan["group"] == group["group"]]
+        if not own:
+            return []
+        best = min(own, key=lambda plan: plan["moves_after"])
+        useless = (group["moves"]["false"] + group["culprit"]) / 2
+        if best["moves_before"] - best["moves_after"] < WORTHWHILE * useless:
+            return ["repair: none of the layouts that were tried helps much"]
+        return [
+            f"<b>repair</b>: {CHANGES.get(best['change'], text(best['change']))}: {of_run(best['moves_after'])} moves instead of "
+            f"{of_run(best['moves_before'])}, {number(best['extra_bytes'])} bytes more"
+        ]
+
     def group_name(self, numeral: int | None) -> str:
         if numeral is None:
             return "everything"
