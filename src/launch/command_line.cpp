@@ -14,6 +14,7 @@
 #include <sstream>
 
 #include "base/quantity.h"
+#include "base/sampling.h"
 #include "base/settings.h"
 #include "emulation/machine_description.h"
 #include "emulation/machines.h"
@@ -179,6 +180,7 @@ struct CommandLine {
   std::string deadlock = "report";
   std::optional<std::string> deadlock_after;
   std::optional<std::string> restarts;
+  std::optional<std::string> sample;
 };
 
 void add_options(CLI::App& app, CommandLine& line) {
@@ -214,6 +216,10 @@ void add_options(CLI::App& app, CommandLine& line) {
   add_option("--record", line.options.record, "FILE",
              "write a trace of what the program refers to, and FILE.decisions with what --protocol placement does; the "
              "program is compiled with mgcc -fmultigrain-count=memory");
+  add_option(
+      "--sample", line.sample, "BURST/INTERVAL",
+      "with --record, record bursts: of each INTERVAL of a processor's references BURST that follow each other, all "
+      "processors at a time");
   add_flag("--quiet", line.options.quiet,
            "no remarks: that the program does not use Multigrain, that a variable MULTIGRAIN_... is not known");
   add_flag("--label-output", line.options.label_output, "begin each line of output with its [node]");
@@ -287,8 +293,11 @@ Result<std::vector<std::string>> program_of(std::vector<std::string> words) {
 }
 
 // What is recorded is what a policy's placement looks like.
-Status check_record(const LaunchOptions& options) {
-  if (!options.record) return {};
+Status check_record(const std::optional<std::string>& sample, LaunchOptions& options) {
+  if (!options.record) {
+    if (sample) return fail("--sample says which references --record records; give --record FILE, too");
+    return {};
+  }
   if (options.binary)
     return fail(
         "--record is for programs that report their accesses (mgcc -fmultigrain-count=memory), and excludes --binary");
@@ -301,6 +310,10 @@ Status check_record(const LaunchOptions& options) {
     return fail(
         "--record records references of programs on one machine without an emulated network; leave out {} (--record)",
         options.config.network.ideal() ? "hosts and --fabric ucx" : "--net");
+  if (!sample) return {};
+  const auto bursts = parse_sampling(*sample);
+  if (!bursts) return tl::unexpected(bursts.error());
+  options.record_bursts = *bursts;
   return {};
 }
 
@@ -368,7 +381,7 @@ Result<std::variant<LaunchOptions, Information>> parse_command_line(int argc, co
   if (options.binary)
     if (const Status status = apply_to_binary(options); !status) return tl::unexpected<Error>(status.error());
   if (const Status status = read_processes(line, options); !status) return tl::unexpected<Error>(status.error());
-  if (const Status status = check_record(options); !status) return tl::unexpected<Error>(status.error());
+  if (const Status status = check_record(line.sample, options); !status) return tl::unexpected<Error>(status.error());
   options.pinning = line.pin ? Pinning::kAlways : line.no_pin ? Pinning::kNever : Pinning::kAutomatic;
   return std::move(options);
 }

@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/bursts.h"
 #include "base/config.h"
 #include "base/error.h"
 #include "launch/hosts.h"
@@ -39,6 +40,7 @@ struct LaunchOptions {
   std::string remote_mgrun;           // path of mgrun on the hosts; empty: the path here
   std::vector<std::string> exported;  // more variables that the nodes get as they are here
   std::vector<std::string> program;   // its name as given, then its arguments; not empty
+  Bursts record_bursts = {};          // the references that are recorded (--sample)
 };
 
 // Returns whether the program needs nothing of a node: it is run as it is, alone on this machine, and nothing is

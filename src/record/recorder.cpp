@@ -112,8 +112,30 @@ void Recorder::reference(const void* address, uint64_t bytes, bool writes, const
   record(stream, first, static_cast<uint32_t>(bytes), writes, std::max(stream.next, granted_at(first, writes)), caller);
 }
 
+// Says whether all ticks of a reference are between bursts. Clocks never fall in a stream.
+inline bool Recorder::is_left_out(Stream& stream, uint64_t clock, uint64_t ticks) const {
+  if (clock >= stream.interval_end) [[unlikely]] {
+    const uint64_t number = clock / bursts_.interval;
+    stream.burst = bursts_.begin_of(number);
+    stream.interval_end = (number + 1) * bursts_.interval;
+  }
+  if (ticks != 1) return bursts_.before(clock) == bursts_.before(clock + ticks);
+  return clock < stream.burst || clock - stream.burst >= bursts_.burst;
+}
+
 inline void Recorder::record(Stream& stream, uint64_t address, uint32_t bytes, bool writes, uint64_t clock,
                              const void* caller) {
+  // Copies and fills count as so many references of a word.
+  const uint64_t ticks = ticks_of(bytes);
+  const uint64_t next = clock + ticks;
+  if (bursts_.is_on() && is_left_out(stream, clock, ticks)) {
+    if (stream.place.chunk == nullptr) new_chunk(stream.place, ChunkKind::kReferences, stream.number);
+    stream.place.chunk->left_out += ticks;
+    stream.private_references = 0;
+    stream.next = next;
+    stream.published.store(next, std::memory_order_release);
+    return;
+  }
   auto& to = make_room<ReferenceRecord>(stream.place, ChunkKind::kReferences, stream.number);
   to.address = address | (writes ? kWrites : 0);
   to.caller = reinterpret_cast<uint64_t>(caller);
@@ -121,10 +143,8 @@ inline void Recorder::record(Stream& stream, uint64_t address, uint32_t bytes, b
   to.private_references = static_cast<uint32_t>(std::min<uint64_t>(stream.private_references, UINT32_MAX));
   stream.private_references -= to.private_references;
   to.clock.store(clock, std::memory_order_release);
-  // Copies and fills count as so many references of a word.
-  const uint64_t ticks = bytes <= kLargestAccess ? 1 : (bytes + 7) / 8;
-  stream.next = clock + ticks;
-  stream.published.store(stream.next, std::memory_order_release);
+  stream.next = next;
+  stream.published.store(next, std::memory_order_release);
 }
 
 // An access that crosses pages, mostly a copy. Each page's part has been made at some time since the record before: those whose

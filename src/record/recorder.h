@@ -12,6 +12,9 @@
 //  (T4) All events' clocks are taken from the shared clock, which then is not behind them.
 // So if the reference was made after grant g and before the loss l of a right, g <= its clock < l: by T3, and since either its
 // clock was published (T2), or it is that of a grant (T4).
+// Under burst sampling a reference whose clock is in no burst has no record. Clocks are the same as without, and all events are
+// recorded, so what is there fits as it does without.
+//
 // Synchronisation moves the clock of who acquires behind that of who has released, by way of the shared clock.
 //
 // What the C library refers to, and what Multigrain itself does, is not recorded.
@@ -58,6 +61,8 @@ class Recorder final : public placement::Observer {
     std::atomic<uint64_t> published{0};  // (T1)
     uint64_t next = 0;                   // the same, for the thread itself
     uint64_t private_references = 0;
+    uint64_t burst = 0;  // where the burst of the interval begins in which the thread's last reference was
+    uint64_t interval_end = 0;
     uint32_t number = 0;
     Place place;
   };
@@ -69,11 +74,12 @@ class Recorder final : public placement::Observer {
   };
 
   Recorder(int fd, NodeId self, const Region& region, Control& control)
-      : fd_(fd), self_(self), region_(region), control_(control) {}
+      : fd_(fd), self_(self), region_(region), control_(control), bursts_(control.bursts) {}
 
   Stream& own_stream();
   Stream& new_stream();
   void record(Stream& stream, uint64_t address, uint32_t bytes, bool writes, uint64_t clock, const void* caller);
+  bool is_left_out(Stream& stream, uint64_t clock, uint64_t ticks) const;
   void record_pages(Stream& stream, uint64_t address, uint64_t bytes, bool writes, const void* caller);
   [[nodiscard]] uint64_t granted_at(uint64_t address, bool writes) const;
   // Takes a clock that is later than `than` and than all that was taken.
@@ -94,6 +100,7 @@ class Recorder final : public placement::Observer {
   const NodeId self_;
   const Region& region_;
   Control& control_;
+  const Bursts bursts_;
   SparseTable<Grants> granted_at_;  // by page (T3)
   SparseTable<Stream> streams_;
   std::atomic<uint32_t> stream_count_{0};

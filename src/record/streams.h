@@ -9,18 +9,21 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/bursts.h"
+
 namespace multigrain::record {
 
 inline constexpr uint64_t kMagic = 0x31'44'52'43'45'52'47'4d;  // "MGRECRD1"
 inline constexpr size_t kChunkBytes = size_t{256} << 10;
 
-// The first chunk of the file is this. mgrun sets `magic`.
+// The first chunk of the file is this. mgrun sets `magic` and `bursts`.
 struct Control {
   uint64_t magic = 0;
   std::atomic<uint64_t> clock{0};
   std::atomic<uint64_t> chunks{0};    // how many have been taken
   std::atomic<uint32_t> attached{0};  // nodes that record
   std::atomic<uint32_t> page_size{0};
+  Bursts bursts{};  // ticks of the clock whose references are recorded
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free && sizeof(Control) <= kChunkBytes);
 
@@ -41,7 +44,7 @@ struct ChunkHeader {
   uint16_t is_buffer = 0;  // 0: it is a copy
   uint32_t stream = 0;     // the thread's, of its node
   uint32_t sequence = 0;   // the number of this chunk in its stream
-  uint64_t padding = 0;
+  uint64_t left_out = 0;   // of a thread's buffer: references between bursts, of which there are no records
 };
 static_assert(sizeof(ChunkHeader) == 24);
 
@@ -59,6 +62,10 @@ static_assert(sizeof(ReferenceRecord) == 32);
 inline constexpr uint64_t kWrites = uint64_t{1} << 63;
 // A longer access is a copy or a fill, and counts as references of a word each.
 inline constexpr uint32_t kLargestAccess = 64;
+// By so much an access moves the clock of its thread.
+constexpr uint64_t ticks_of(uint64_t bytes) {
+  return bytes <= kLargestAccess ? 1 : (bytes + 7) / 8;
+}
 
 enum class EventKind : uint8_t {
   kDecided = 1,  // by the policy, at the page's home

@@ -125,6 +125,35 @@ TEST_F(DecisionsTest, AMoveForNothingInTheTraceIsCounted) {
   EXPECT_EQ(run->unreferenced_moves, 1u);
 }
 
+// The run's pages move between bursts as always. In a trace of bursts a page can only have moved once, before a reference that finds
+// it where it was not.
+TEST_F(DecisionsTest, WhatMovesBetweenBurstsHasMovedOnceWhenItIsUsed) {
+  for (PlacementEvent& event : log_.events) event.between_bursts = event.position == 1 ? 1 : 0;
+  const auto used = followed();
+  ASSERT_TRUE(used) << used.error().message;
+  EXPECT_EQ(used->parts, (CostParts{.local = 5, .remote_moves = 2}));
+  EXPECT_EQ(used->moves_between_bursts, 0u);
+  // To node 1 and back, with no reference in between.
+  ask(1, Access::kWrite, placement::Placement::kReadOnly, 3);
+  right(EventKind::kLowered, 0, State::kNone);
+  right(EventKind::kGranted, 1, State::kWrite);
+  ask(0, Access::kWrite, placement::Placement::kLocalWritable, 2);
+  right(EventKind::kLowered, 1, State::kNone);
+  right(EventKind::kGranted, 0, State::kWrite);
+  for (PlacementEvent& event : log_.events) event.between_bursts = event.position == 5 ? 1 : 0;
+  const auto unused = followed();
+  ASSERT_TRUE(unused) << unused.error().message;
+  EXPECT_EQ(unused->parts, (CostParts{.local = 5, .remote_moves = 2}));
+  EXPECT_EQ(unused->moves_between_bursts, 1u);
+  EXPECT_EQ(unused->unreferenced_moves, 0u);
+  refer(0, Access::kWrite);
+  seal();
+  const auto back = followed();
+  ASSERT_TRUE(back) << back.error().message;
+  EXPECT_EQ(back->parts, (CostParts{.local = 6, .remote_moves = 3}));
+  EXPECT_EQ(back->moves_between_bursts, 0u);
+}
+
 TEST_F(DecisionsTest, AReferenceWithoutTheRightIsRefused) {
   log_.events.erase(log_.events.begin() + 4);  // node 1's grant
   EXPECT_THAT(problem(),
@@ -224,6 +253,7 @@ TEST_F(DecisionsTest, EventsThatAreNoneAreRefused) {
   EXPECT_THAT(problem_of([](DecisionLog& log) { log.events[1].right = 9; }), HasSubstr("event 1 is none"));
   EXPECT_THAT(problem_of([](DecisionLog& log) { log.events[1].kind = static_cast<EventKind>(7); }),
               HasSubstr("event 1 is none"));
+  EXPECT_THAT(problem_of([](DecisionLog& log) { log.events[4].between_bursts = 2; }), HasSubstr("event 4 is none"));
   EXPECT_THAT(problem_of([](DecisionLog& log) { log.events[2].position = 99; }),
               HasSubstr("event 2 is at reference 99"));
   EXPECT_THAT(problem_of([](DecisionLog& log) { log.page_size = 5000; }), HasSubstr("pages of 5000 bytes"));

@@ -554,8 +554,7 @@ TEST(RecordTest, LoopsHaveTheirReferencesInOrder) {
 TEST(RecordTest, SamplingTakesBurstsToTheReference) {
   constexpr uint64_t kCount = 200000, kBurst = 300, kInterval = 10000;
   RecordOptions options;
-  options.burst = kBurst;
-  options.interval = kInterval;
+  options.bursts = {.burst = kBurst, .interval = kInterval};
   for (const bool loop : {false, true}) {
     const Whole trace = record("long", {std::to_string(kCount), loop ? "loop" : ""}, nullptr, options);
     const uint64_t block = trace.allocation("block").first;

@@ -2,8 +2,12 @@
 #include <gmock/gmock.h>
 #include <sys/wait.h>
 
+#include <array>
+#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <vector>
 
 #include "trace_files.h"
 
@@ -96,6 +100,69 @@ TEST_F(RunRecordingTest, TheRunOfAPolicyWithTimesFitsItsTrace) {
   EXPECT_GT(out["machines"][0]["placements"].size(), 8u);
 }
 
+// Of a run with one processor, the sample is what the whole recording has in the bursts; of any run, each reference is in the
+// trace or counted as left out, and what the placement did is there as a whole.
+TEST_F(RunRecordingTest, SamplingTakesBurstsAndAllDecisions) {
+  const auto references_of = [&](const std::string& trace) {
+    auto file = TraceFile::open(directory_ / trace);
+    EXPECT_TRUE(file) << file.error().message;
+    std::vector<Reference> all;
+    for (;;) {
+      const auto batch = (*file)->next();
+      EXPECT_TRUE(batch) << batch.error().message;
+      if (!batch || (batch->references.empty() && batch->events.empty())) return all;
+      all.insert(all.end(), batch->references.begin(), batch->references.end());
+    }
+  };
+  const auto equal = [](const Reference& a, const Reference& b) {
+    return a.address == b.address && a.access == b.access && a.size == b.size;
+  };
+  ASSERT_EQ(record("--nodes 1", "60", "all.mgt").status, 0);
+  const Run alone = record("--nodes 1 --sample 300/3000", "60", "some.mgt");
+  ASSERT_EQ(alone.status, 0) << alone.text;
+  EXPECT_THAT(alone.text, HasSubstr("sampled: bursts of 300 in each 3000 of a processor's references; one of "));
+  const std::vector<Reference> all = references_of("all.mgt"), some = references_of("some.mgt");
+  ASSERT_GT(all.size(), 30'000u);
+  EXPECT_NEAR(static_cast<double>(some.size()), static_cast<double>(all.size()) / 10, 600);
+  size_t at = 0;
+  for (size_t i = 0; i < some.size(); ++i, ++at) {
+    while (at < all.size() && !equal(all[at], some[i])) ++at;
+    ASSERT_LT(at, all.size()) << "reference " << i << " of the sample is not where the whole recording has it";
+  }
+  // Those that follow each other in a burst do so in the run.
+  const auto both = [](const Reference& a, const Reference& b) {
+    return std::array{a.address, static_cast<uint64_t>(a.access), b.address, static_cast<uint64_t>(b.access)};
+  };
+  std::set<std::array<uint64_t, 4>> neighbours;
+  for (size_t i = 1; i < all.size(); ++i) neighbours.insert(both(all[i - 1], all[i]));
+  size_t pieces = 1;
+  for (size_t i = 1; i < some.size(); ++i) pieces += neighbours.contains(both(some[i - 1], some[i])) ? 0 : 1;
+  EXPECT_LE(pieces, all.size() / 3000 + 2) << "the bursts are in pieces";
+
+  for (const char* const policy : {"ace", "always-migrate", "first-touch", "global"}) {
+    SCOPED_TRACE(policy);
+    ASSERT_EQ(record(fmt::format("--nodes 3 --policy {}", policy), "20", "all.mgt").status, 0);
+    ASSERT_EQ(record(fmt::format("--nodes 3 --policy {} --sample 500/4000", policy), "20", "some.mgt").status, 0);
+    const json whole = json::parse(analyze("all.mgt --decisions --json -").text);
+    const Run sampled = analyze("some.mgt --decisions --json -");
+    ASSERT_EQ(sampled.status, 0) << sampled.text;
+    const json sample = json::parse(sampled.text);
+    EXPECT_TRUE(whole["sampling"].is_null());
+    const double scale = sample["sampling"]["scale"].get<double>();
+    EXPECT_EQ(std::llround(scale * sample["references"].get<double>()), whole["references"].get<int64_t>());
+    EXPECT_GT(scale, 4);
+    EXPECT_LT(scale, 16);
+    EXPECT_EQ(sample["decisions"], whole["decisions"]);
+    const json& placements = sample["machines"][0]["placements"];
+    EXPECT_GE(placements[1]["mcpr"].get<double>(), placements[0]["mcpr"].get<double>() - 1e-9);
+  }
+  EXPECT_THAT(analyze("some.mgt --decisions").text, HasSubstr("Sampled: bursts of 500 in each 4,000 of a processor's"));
+
+  ASSERT_EQ(record("--nodes 3 --procs-per-node 3 --sample 50/1000", "100 racing").status, 0);
+  const Run racing = analyze("run.mgt --decisions");
+  EXPECT_EQ(racing.status, 0) << racing.text;
+}
+
 TEST_F(RunRecordingTest, ATableNamesTheGap) {
   ASSERT_EQ(record("--nodes 2").status, 0);
   const Run analyzed = analyze("run.mgt --decisions");
@@ -141,6 +208,15 @@ TEST_F(RunRecordingTest, WhatCannotBeRecordedIsRefused) {
   const Run silent = run(fmt::format("'{}' --nodes 2 --protocol placement --record run.mgt '{}'", MGRUN, SILENT));
   EXPECT_EQ(silent.status, 2);
   EXPECT_THAT(silent.text, HasSubstr("--record needs a program that reports its accesses to memory"));
+  const Run sample = record("--nodes 2 --sample 5");
+  EXPECT_EQ(sample.status, 2);
+  EXPECT_THAT(sample.text, HasSubstr("--sample 5: give BURST/INTERVAL, two numbers of references"));
+  const Run nothing = run(fmt::format("'{}' --nodes 2 --protocol placement --sample 1/10 '{}'", MGRUN, PLACED));
+  EXPECT_EQ(nothing.status, 2);
+  EXPECT_THAT(nothing.text, HasSubstr("--sample says which references --record records"));
+  const Run few = record("--nodes 2 --sample 1/1000000000", "1");
+  EXPECT_EQ(few.status, 1);
+  EXPECT_THAT(few.text, HasSubstr("is in a burst: bursts of 1 in intervals of 1000000000 are too few for a run that"));
   EXPECT_TRUE(directory_.names().empty());
 }
 

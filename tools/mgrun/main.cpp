@@ -35,7 +35,7 @@ void fill_standard_descriptors() {
 // precedes.
 int launch_and_record(multigrain::LaunchOptions options) {
   const std::string trace = *options.record;
-  auto recording = multigrain::trace::RunRecording::create(trace);
+  auto recording = multigrain::trace::RunRecording::create(trace, options.record_bursts);
   if (!recording) {
     multigrain::tell("--record: {}", recording.error().message);
     return 2;
@@ -55,6 +55,9 @@ int launch_and_record(multigrain::LaunchOptions options) {
     multigrain::tell("{}: {} references to shared memory, {} to other memory; {} decisions of the policy {} in {}",
                      trace, written->references, written->private_references, written->decisions, options.config.policy,
                      multigrain::trace::decisions_path(trace));
+  if (const auto& sampling = written->sampling; !options.quiet && sampling.is_on())
+    multigrain::tell("sampled: bursts of {} in each {} of a processor's references; one of {:.4g} is in the trace",
+                     sampling.burst, sampling.interval, sampling.scale);
   return status;
 }
 

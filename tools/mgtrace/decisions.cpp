@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "base/output_file.h"
+#include "texts.h"
 #include "trace/analysis/study.h"
+#include "trace/analysis/study_json.h"
 #include "trace/format/trace_file.h"
 #include "trace/model/decisions.h"
 #include "trace/model/optimal.h"
@@ -137,6 +139,11 @@ void print(const json& out) {
         "causes\n",
         gap["all"].get<double>(), gap["policy"].get<double>(), gap["interleaving_and_other"].get<double>());
   }
+  if (const json& sampling = out["sampling"]; !sampling.is_null()) {
+    fmt::print("\n{}", sampling_text(sampling, "counts are those of the bursts"));
+    fmt::print("{} moves of pages between bursts are in no count, since no burst refers to what they did\n",
+               out["moves_between_bursts"].get<uint64_t>());
+  }
   if (const uint64_t moves = out["moves_without_references"].get<uint64_t>(); moves != 0)
     fmt::print("{} of the pages that the run moved were moved for accesses that are not in the trace\n", moves);
 }
@@ -161,6 +168,7 @@ Result<int> analyze_decisions(const DecisionsArguments& arguments) {
   if (!source) return tl::unexpected(source.error());
   const auto run = follow(*log, **source);
   if (!run) return tl::unexpected(run.error());
+  const Sampling sampling = (*source)->header().sampling;
   source->reset();
 
   json out = {{"trace", options.input},
@@ -175,6 +183,8 @@ Result<int> analyze_decisions(const DecisionsArguments& arguments) {
               {"global_writes", run->global_writes},
               {"decisions", run->decisions},
               {"moves_without_references", run->unreferenced_moves},
+              {"moves_between_bursts", run->moves_between_bursts},
+              {"sampling", sampling_json(sampling)},
               {"machines", json::array()}};
   for (const Machine& machine : *machines) {
     const auto rows = rows_of(options, *log, *run, machine);

@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -15,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/sampling.h"
 #include "commands.h"
 #include "progress.h"
 #include "trace/format/trace_writer.h"
@@ -108,27 +108,13 @@ void warn(const RecordArguments& options, const std::string& program, const Summ
   }
 }
 
-// Reads "BURST/INTERVAL".
-Status read_sampling(const std::string& text, RecordOptions& record) {
-  // Clocks have 64 bits, and no run reaches so many references.
-  constexpr uint64_t kMost = uint64_t{1} << 48;
-  const char* const end = text.data() + text.size();
-  const auto [slash, bad] = std::from_chars(text.data(), end, record.burst);
-  if (bad == std::errc() && slash != end && *slash == '/') {
-    const auto [rest, wrong] = std::from_chars(slash + 1, end, record.interval);
-    if (wrong == std::errc() && rest == end && record.burst > 0 && record.burst < record.interval &&
-        record.interval <= kMost)
-      return {};
-  }
-  return fail(
-      "--sample {}: give BURST/INTERVAL, two numbers of references of which the first is smaller, such as 10000/1000000",
-      text);
-}
-
 Result<int> record_compiled(const RecordArguments& options, const std::vector<std::string>& command) {
   RecordOptions record;
-  if (!options.sample.empty())
-    if (auto status = read_sampling(options.sample, record); !status) return tl::unexpected(status.error());
+  if (!options.sample.empty()) {
+    const auto bursts = parse_sampling(options.sample);
+    if (!bursts) return tl::unexpected(bursts.error());
+    record.bursts = *bursts;
+  }
   record.command = command;
   record.max_references = options.limit;
   record.scratch_directory = options.scratch;

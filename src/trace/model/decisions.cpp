@@ -46,7 +46,7 @@ uint64_t checksum_of(std::string_view text) {
 }
 
 bool is_event(const PlacementEvent& event, unsigned nodes) {
-  if (event.node >= nodes) return false;
+  if (event.node >= nodes || event.between_bursts > 1) return false;
   switch (event.kind) {
     case record::EventKind::kDecided:
       return event.right <= static_cast<uint8_t>(placement::Access::kWrite) &&
@@ -287,6 +287,10 @@ class Follower final : public Engine {
     bool is_pinned = false;
     bool was_used = false;
     uint32_t moves_since_reference = 0;
+    // What moved between bursts, and no reference has used there since.
+    uint64_t moved_to = 0;       // nodes
+    uint64_t moved_through = 0;  // of these, those to which it came from global memory
+    bool moved_to_global = false;
     PageMemo memo;
   };
 
@@ -306,8 +310,13 @@ class Follower final : public Engine {
     if ((page.users & bit) != 0) {
       ++out_.parts.global;
       out_.global_writes += is_write ? 1 : 0;
+      if (page.moved_to_global) use_moved(out_.parts.global_moves);
+      page.moved_to_global = false;
     } else if ((page.readers & bit) != 0 && (!is_write || page.is_written)) {
       ++out_.parts.local;
+      if ((page.moved_to & bit) != 0)
+        use_moved((page.moved_through & bit) != 0 ? out_.parts.global_moves : out_.parts.remote_moves);
+      page.moved_to &= ~bit;
     } else {
       refuse("{} to page {:#x} by node {} (reference {} of the trace): the node has {} there",
              is_write ? "a write" : "a read", number * log_.page_size, reference.processor, at_,
@@ -336,6 +345,7 @@ class Follower final : public Engine {
         } else {
           page.readers &= ~bit;
           page.users &= ~bit;
+          page.moved_to &= ~bit;
           if (page.readers == 0) page.is_written = false;
         }
         return;
@@ -363,8 +373,9 @@ class Follower final : public Engine {
     if (!was_placed) return;
     const bool has_copy =
         directory.placement != placement::Placement::kGlobalWritable && directory.holders.contains(NodeId(event.node));
-    if (answer == Location::kLocal && !has_copy) count_move(page, was_global);
-    if (answer == Location::kGlobal && !was_global) count_move(page, true);
+    if (answer == Location::kLocal && was_global) page.moved_to_global = false;
+    if (answer == Location::kLocal && !has_copy) count_move(event, page, was_global);
+    if (answer == Location::kGlobal && !was_global) count_move(event, page, true);
   }
 
   void grant(const PlacementEvent& event, Page& page, uint64_t bit) {
@@ -378,15 +389,34 @@ class Follower final : public Engine {
                           right_text(event.right), std::popcount(page.readers | page.users));
     // Nobody is asked about a pinned page.
     if (page.is_pinned && right != State::kGlobal && (page.readers & bit) == 0 && page.was_used)
-      count_move(page, false);
+      count_move(event, page, false);
     page.was_used = true;
     (right == State::kGlobal ? page.users : page.readers) |= bit;
     if (right == State::kWrite) page.is_written = true;
   }
 
-  void count_move(Page& page, bool through_global) {
-    ++(through_global ? out_.parts.global_moves : out_.parts.remote_moves);
-    ++page.moves_since_reference;
+  void count_move(const PlacementEvent& event, Page& page, bool through_global) {
+    if (event.between_bursts == 0) {
+      ++(through_global ? out_.parts.global_moves : out_.parts.remote_moves);
+      ++page.moves_since_reference;
+      return;
+    }
+    ++out_.moves_between_bursts;
+    if (event.kind == record::EventKind::kDecided && static_cast<Location>(event.answer) == Location::kGlobal) {
+      page.moved_to_global = true;
+      return;
+    }
+    const uint64_t bit = uint64_t{1} << event.node;
+    page.moved_to |= bit;
+    if (through_global)
+      page.moved_through |= bit;
+    else
+      page.moved_through &= ~bit;
+  }
+  // A reference of a burst uses what moved before the burst.
+  void use_moved(uint64_t& moves) {
+    ++moves;
+    --out_.moves_between_bursts;
   }
 
   template <typename... Args>

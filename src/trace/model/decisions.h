@@ -31,7 +31,8 @@ struct PlacementEvent {
   uint8_t right = 0;
   uint8_t answer = 0;
   uint8_t placement = 0;
-  uint16_t reserved = 0;
+  uint8_t between_bursts = 0;  // 1: burst sampling left out what was referred to then
+  uint8_t reserved = 0;
   friend bool operator==(const PlacementEvent&, const PlacementEvent&) = default;
 };
 static_assert(sizeof(PlacementEvent) == 48);
@@ -77,10 +78,12 @@ struct RunPlacement {
   uint64_t decisions = 0;
   uint64_t writes = 0;  // of the references in the trace
   uint64_t global_writes = 0;
-  uint64_t unreferenced_moves = 0;  // moves of pages for accesses that are not in the trace
+  uint64_t unreferenced_moves = 0;    // moves of pages for accesses that are not in the trace
+  uint64_t moves_between_bursts = 0;  // that the parts do not have, since no reference of a burst is of such a page
 };
 
-// Follows the log through its trace. Errors, which name the page and the event or reference: nodes would have rights at the same
+// Follows the log through its trace. The trace has bursts of references: what moved between two of them has moved once, when the
+// later one refers to it, and otherwise not at all; so it is a placement of the trace, too. Errors, which name the page and the event or reference: nodes would have rights at the same
 // time that exclude each other; a reference is made without the right; the policy would not have answered so; the trace is
 // another one.
 Result<RunPlacement> follow(const DecisionLog& log, TraceSource& trace, const PassOptions& options = {});

@@ -146,7 +146,7 @@ struct MergedTrace::Implementation {
   bool is_merging = false;       // the records are read for the second time
   uint64_t reference_count = 0;  // of all records
   uint64_t stop_clock = ~uint64_t{0};
-  raw::Bursts bursts = {};
+  Bursts bursts = {};
   uint64_t left_out = 0;  // references that are in no burst, of those that were recorded
 
   // Which calls lead to a function: one, and before it others.
@@ -351,7 +351,7 @@ Status MergedTrace::Implementation::map_chunks() {
   if (control.processors > raw::kMaxProcessors) return fail("the recorder's streams have a damaged header");
   header.processors = control.processors;
   bursts = control.bursts;
-  if (bursts.interval != 0 && (bursts.burst == 0 || bursts.burst > bursts.interval))
+  if (bursts.is_on() && (bursts.burst == 0 || bursts.burst > bursts.interval))
     return fail("the recorder's streams have a damaged header");
   facts.spins = control.spins;
   facts.dropped = control.dropped;
@@ -386,7 +386,7 @@ Status MergedTrace::Implementation::map_chunks() {
     stream.chunks.erase(copied.begin(), copied.end());
   }
   find_shared_pages();
-  if (bursts.interval != 0) {
+  if (bursts.is_on()) {
     facts.skipped_references = control.skipped + left_out;
     header.sampling = {.burst = bursts.burst,
                        .interval = bursts.interval,
@@ -444,7 +444,7 @@ void MergedTrace::Implementation::leave_chunk(Stream& stream) {
 // Finds the stream's next item that is an event or in a burst, and its time. Returns false at the stream's end.
 bool MergedTrace::Implementation::advance(Stream& stream) {
   while (advance_to_any(stream)) {
-    if (bursts.interval == 0 || stream.next_clock > stop_clock || is_in_burst(stream)) return true;
+    if (!bursts.is_on() || stream.next_clock > stop_clock || is_in_burst(stream)) return true;
     stream.clock = stream.next_clock;
     ++left_out;
   }

@@ -9,6 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/bursts.h"
+
 namespace multigrain::trace::raw {
 
 inline constexpr uint32_t kVersion = 3;
@@ -77,29 +79,6 @@ struct ChunkHeader {
 };
 static_assert(sizeof(ChunkHeader) == 16);
 inline constexpr size_t kWordsOfChunk = (kChunkBytes - sizeof(ChunkHeader)) / sizeof(uint64_t);
-
-// Which ticks of all clocks are in bursts: one burst in each interval. Where in the interval it is is drawn by the interval's
-// number, so that a program's loops cannot keep step with the bursts, and all threads have theirs at the same time.
-struct Bursts {
-  uint64_t burst;
-  uint64_t interval;  // 0: all ticks count as one burst
-
-  [[nodiscard]] constexpr uint64_t begin_of(uint64_t number) const {
-    uint64_t draw = (number + 1) * 0x9e3779b97f4a7c15u;  // splitmix64
-    draw = (draw ^ draw >> 30) * 0xbf58476d1ce4e5b9u;
-    draw = (draw ^ draw >> 27) * 0x94d049bb133111ebu;
-    draw ^= draw >> 31;
-    return number * interval + draw % (interval - burst + 1);
-  }
-  // Returns how many ticks before this one are in bursts.
-  [[nodiscard]] constexpr uint64_t before(uint64_t tick) const {
-    if (interval == 0) return tick;
-    const uint64_t number = tick / interval;
-    const uint64_t begin = begin_of(number);
-    const uint64_t within = tick <= begin ? 0 : tick - begin < burst ? tick - begin : burst;
-    return number * burst + within;
-  }
-};
 
 // The traced program and its recorder share this. The recorder sets version, reference_limit and bursts.
 struct Control {

@@ -115,7 +115,7 @@ Result<Recording> record_program(const RecordOptions& options) {
   control.version = raw::kVersion;
   control.stop_clock = ~uint64_t{0};
   control.reference_limit = options.max_references;
-  control.bursts = {.burst = options.burst, .interval = options.interval};
+  control.bursts = options.bursts;
   if (ftruncate(chunks.get(), raw::kChunkBytes) != 0 ||
       pwrite(chunks.get(), &control, sizeof control, 0) != static_cast<ssize_t>(sizeof control)) {
     return fail_errno(errno, fmt::format("cannot write the recorder's streams in '{}'", options.scratch_directory));
@@ -149,11 +149,12 @@ Result<Recording> record_program(const RecordOptions& options) {
       MergedTrace::open(chunks.get(), descriptions.get(), fmt::format("{}", fmt::join(options.command, " ")), true);
   if (!merged) return tl::unexpected(merged.error());
   recording.trace = std::move(*merged);
-  if (options.interval != 0 && recording.trace->capacity() == 0) {
+  if (options.bursts.is_on() && recording.trace->capacity() == 0) {
     return fail(
         "none of the {} references of '{}' is in a burst: bursts of {} in intervals of {} are too few for a run that is so "
         "short",
-        recording.trace->facts().skipped_references, options.command.front(), options.burst, options.interval);
+        recording.trace->facts().skipped_references, options.command.front(), options.bursts.burst,
+        options.bursts.interval);
   }
   if (recording.baseline.seconds > 0) {
     recording.dilation = run.seconds / recording.baseline.seconds;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/bursts.h"
 #include "base/error.h"
 #include "trace/record/merge.h"
 #include "trace/trace.h"
@@ -25,9 +26,7 @@ struct RecordOptions {
   // The streams are kept there while the program runs, 16 bytes a reference. They have no name.
   std::string scratch_directory = ".";
   uint64_t max_references = 0;  // an approximate limit; 0: none
-  // Record bursts of so many references of each processor, one in each interval of so many. 0: record all.
-  uint64_t burst = 0;
-  uint64_t interval = 0;
+  Bursts bursts = {};           // of the references of each processor
   // If this is not empty, this program runs first, with the command's arguments, and dilation is measured against it.
   std::string baseline;
 };

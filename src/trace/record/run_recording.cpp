@@ -36,6 +36,7 @@ using record::kLargestAccess;
 using record::kRecordsOfChunk;
 using record::kWrites;
 using record::ReferenceRecord;
+using record::ticks_of;
 
 // Private references are reported when there are so many, so that there are few such events.
 constexpr uint64_t kPrivateInterval = 1u << 16;
@@ -126,6 +127,8 @@ class Merge {
     return {};
   }
   [[nodiscard]] uint64_t private_references() const { return all_private_; }
+  // References between bursts, which are not in the trace.
+  [[nodiscard]] uint64_t left_out() const { return left_out_; }
 
  private:
   using Due = std::pair<uint64_t, size_t>;  // the clock of a stream's next record, and the stream
@@ -142,6 +145,7 @@ class Merge {
       if (chunk.node >= log_.nodes) return fail("chunk {} of the recording was overwritten by the program", i);
       if (kind == ChunkKind::kReferences) {
         threads[{chunk.node, chunk.stream}].push_back(i);
+        if (chunk.is_buffer != 0) left_out_ += chunk.left_out;
       } else if (kind == ChunkKind::kEvents) {
         events[chunk.node].push_back(i);
       } else if (kind == ChunkKind::kMappings) {
@@ -182,7 +186,8 @@ class Merge {
                            .kind = event.kind,
                            .right = event.right,
                            .answer = event.answer,
-                           .placement = event.placement});
+                           .placement = event.placement,
+                           .between_bursts = static_cast<uint8_t>(bursts_.contains(clock) ? 0 : 1)});
     stream.next();
     if (!stream.is_at_end()) events_due_.emplace(stream.clock(), number);
     return true;
@@ -203,10 +208,16 @@ class Merge {
     const SiteId site = site_of(record.caller);
     uint64_t address = record.address & ~kWrites;
     const uint64_t end = address + record.bytes;
+    uint64_t tick = stream.clock();
+    const uint64_t last_tick = tick + ticks_of(record.bytes) - 1;
     while (address < end) {
       const uint64_t size = record.bytes <= kLargestAccess ? record.bytes : std::min(end - address, 8 - address % 8);
-      add({address, site, node, access, static_cast<uint8_t>(size)});
+      if (!bursts_.is_on() || bursts_.contains(tick))
+        add({address, site, node, access, static_cast<uint8_t>(size)});
+      else
+        ++left_out_;
       address += size;
+      tick = std::min(tick + 1, last_tick);
     }
     stream.next();
     if (!stream.is_at_end()) threads_due_.emplace(stream.clock(), number);
@@ -257,6 +268,7 @@ class Merge {
   }
 
   const Mapped& file_;
+  const Bursts bursts_ = file_.control().bursts;
   TraceWriter& writer_;
   DecisionLog& log_;
   std::vector<Stream<ReferenceRecord>> threads_;
@@ -268,13 +280,14 @@ class Merge {
   std::vector<SiteId> numbers_;
   std::vector<uint64_t> private_;
   uint64_t all_private_ = 0;
+  uint64_t left_out_ = 0;
   std::vector<Reference> references_;
   TraceDigest digest_;
 };
 
 }  // namespace
 
-Result<RunRecording> RunRecording::create(std::string trace) {
+Result<RunRecording> RunRecording::create(std::string trace, const Bursts& bursts) {
   std::error_code ignored;
   const std::filesystem::path path = std::filesystem::absolute(trace, ignored);
   if (std::filesystem::is_directory(path, ignored)) return fail("'{}' is a directory", trace);
@@ -284,7 +297,9 @@ Result<RunRecording> RunRecording::create(std::string trace) {
   if (ftruncate(file.get(), kChunkBytes) != 0) return fail_errno(errno, "cannot write the recording");
   void* const mapped = mmap(nullptr, kChunkBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   if (mapped == MAP_FAILED) return fail_errno(errno, "cannot map the recording");
-  (new (mapped) Control)->magic = record::kMagic;
+  auto* const control = new (mapped) Control;
+  control->magic = record::kMagic;
+  control->bursts = bursts;
   munmap(mapped, kChunkBytes);
   return RunRecording(path.string(), std::move(file));
 }
@@ -317,12 +332,27 @@ Result<RunRecord> RunRecording::write(const RecordedRun& run) {
   if (!writer) return tl::unexpected(writer.error());
   Merge merge(**file, **writer, log);
   if (Status merged = merge.run(); !merged) return tl::unexpected(merged.error());
+  Sampling sampling;
+  if (const Bursts& bursts = (*file)->control().bursts; bursts.is_on()) {
+    if (log.references == 0 && merge.left_out() != 0)
+      return fail(
+          "none of the {} references to shared memory is in a burst: bursts of {} in intervals of {} are too few for a run that is "
+          "so short",
+          merge.left_out(), bursts.burst, bursts.interval);
+    sampling = {.burst = bursts.burst,
+                .interval = bursts.interval,
+                .scale = log.references == 0
+                             ? 1
+                             : 1 + static_cast<double>(merge.left_out()) / static_cast<double>(log.references)};
+    (*writer)->set_sampling(sampling);
+  }
   if (Status finished = (*writer)->finish(); !finished) return tl::unexpected(finished.error());
   if (Status written = write_decisions(decisions_path(trace_), log); !written) return tl::unexpected(written.error());
   const auto decided = std::ranges::count(log.events, record::EventKind::kDecided, &PlacementEvent::kind);
   return RunRecord{.references = log.references,
                    .private_references = merge.private_references(),
-                   .decisions = static_cast<uint64_t>(decided)};
+                   .decisions = static_cast<uint64_t>(decided),
+                   .sampling = sampling};
 }
 
 }  // namespace multigrain::trace

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "base/bursts.h"
 #include "base/error.h"
 #include "base/file_descriptor.h"
 #include "trace/trace.h"
@@ -23,13 +24,14 @@ struct RunRecord {
   uint64_t references = 0;
   uint64_t private_references = 0;
   uint64_t decisions = 0;
+  Sampling sampling;
 };
 
 class RunRecording {
  public:
-  // Makes the file, without a name, in the folder of `trace`, so that nothing is left if the run is killed. Errors: the folder is
-  // missing, or may not be written.
-  static Result<RunRecording> create(std::string trace);
+  // Makes the file, without a name, in the folder of `trace`, so that nothing is left if the run is killed. Of references, the
+  // nodes shall record those of the bursts. Errors: the folder is missing, or may not be written.
+  static Result<RunRecording> create(std::string trace, const Bursts& bursts = {});
 
   // The name by which the nodes of the run open the file, as long as this exists.
   [[nodiscard]] std::string file() const;
@@ -39,7 +41,7 @@ class RunRecording {
 
   // Writes the trace, and the decisions beside it (decisions_path()). The run has ended, in whatever way: what precedes its
   // end is there. Processors of the trace are the run's nodes. Replaces what has those names. Errors: no node has recorded
-  // anything; the files cannot be written; the recording was overwritten.
+  // anything; no reference was in a burst; the files cannot be written; the recording was overwritten.
   Result<RunRecord> write(const RecordedRun& run);
 
  private:

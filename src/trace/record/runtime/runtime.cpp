@@ -225,8 +225,8 @@ void count_references(ThreadState& t) {
 // Decides what becomes of the records since the last call: under burst sampling they are left out, unless a burst has part of
 // them (the recorder takes what it has, to the tick). Then the next record has their place, and the clock's value before it.
 void settle(ThreadState& t) {
-  const raw::Bursts& bursts = g_control->bursts;
-  if (bursts.interval != 0 && t.next != t.stretch && bursts.before(t.clock) == bursts.before(t.stretch_clock)) {
+  const Bursts& bursts = g_control->bursts;
+  if (bursts.is_on() && t.next != t.stretch && bursts.before(t.clock) == bursts.before(t.stretch_clock)) {
     const uint64_t others = t.other - t.counted_other;
     __atomic_fetch_add(&g_control->skipped, t.clock - t.counted_clock - others, __ATOMIC_RELAXED);
     t.counted_clock = t.clock;
@@ -312,7 +312,7 @@ bool make_room(ThreadState& t) {
     return false;
   }
   put_jump(t);
-  uint64_t* const stretch = t.next + (g_control->bursts.interval == 0 ? kStretch : kSampledStretch);
+  uint64_t* const stretch = t.next + (g_control->bursts.is_on() ? kSampledStretch : kStretch);
   t.limit = t.end - kReserve < stretch ? t.end - kReserve : stretch;
   if (t.limit <= t.next) t.limit = t.next + 1;
   return true;
@@ -476,7 +476,7 @@ void record_event(Kind kind, uint64_t address, uint64_t value, uint32_t site) {
   if (t.processor == nullptr) begin_thread(reserve_processor(0), 0);
   if (t.processor == nullptr) return;
   const InRuntime inside;
-  const bool sampled = g_control->bursts.interval != 0;
+  const bool sampled = g_control->bursts.is_on();
   if (sampled) settle(t);
   if (t.end - t.next < kReserve && !new_chunk(t)) {
     t.limit = t.next;
