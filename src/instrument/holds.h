@@ -12,6 +12,17 @@
 extern "C" {
 #endif
 
+/* Compiled code calls these, and the entries of stores in abi.h, by entries that take the address in r11, return in r11, and change
+ * no other register. Those of stores take the value from the register that they are named after, of which there is one for each general
+ * register but rsp and r11, and for the first 16 vector registers:
+ *
+ *   __multigrain_store_SIZE_REGISTER, __multigrain_store_SIZE_REGISTER_in_loop
+ *
+ * and those of runs have the size, 1 to 64, in their names. They do what the functions of the same names without it do:
+ *
+ *   __multigrain_hold_SIZE_in_loop, __multigrain_hold_again_SIZE_in_loop, __multigrain_check_SIZE_in_loop
+ *   __multigrain_begin_stores_SIZE, __multigrain_try_stores_SIZE */
+
 /* Makes all lines of [address, address + size) exclusive, and returns with hazard 0 published for stores to them: the caller
  * stores there, and then clears the hazard. */
 void __multigrain_begin_stores(void* address, uint64_t size);

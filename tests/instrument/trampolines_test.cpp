@@ -194,6 +194,112 @@ MULTIGRAIN_TEST_LOAD_NUMBER 8 xmm\number
 .endr
 )");
 
+// The same for each entry of a store, which takes the value from rsi, and of a run. `returns` says that what the entry left in r11 is
+// returned; otherwise rax is kept.
+struct RegisterEntry {
+  const void* code;
+  uint64_t size;
+  uint64_t returns;
+};
+extern "C" const std::array<RegisterEntry, 176> multigrain_test_store_entries;
+// In the order of `run_names`, and of each name those of 1 to 64 bytes.
+extern "C" const std::array<RegisterEntry, 320> multigrain_test_run_entries;
+asm(R"(
+.macro MULTIGRAIN_TEST_ENTRIES name
+  .pushsection .data.rel.ro, "aw"
+  .p2align 4
+  .globl \name
+\name:
+  .popsection
+.endm
+.macro MULTIGRAIN_TEST_ENTRY size returns
+  .pushsection .data.rel.ro, "aw"
+  .quad 1f, \size, \returns
+  .popsection
+1:
+.endm
+.macro MULTIGRAIN_TEST_STORE_FROM size returns register in_loop
+  MULTIGRAIN_TEST_ENTRY \size \returns
+  pushq %\register
+  movq %rdi, %r11
+  movq %rsi, %\register
+  call __multigrain_store_\size\()_\register\()\in_loop
+  cmpq %rsi, %\register
+  je 2f
+  ud2
+2:
+  popq %\register
+  .if \returns
+  movq %r11, %rax
+  .endif
+  ret
+.endm
+.macro MULTIGRAIN_TEST_STORE_NUMBER size returns register in_loop
+  MULTIGRAIN_TEST_ENTRY \size \returns
+  subq $16, %rsp
+  movups %\register, (%rsp)
+  movq %rdi, %r11
+  movq %rsi, %\register
+  call __multigrain_store_\size\()_\register\()\in_loop
+  .if \returns
+  movq %r11, %rax
+  .endif
+  movq %\register, %r11
+  movups (%rsp), %\register
+  addq $16, %rsp
+  cmpq %rsi, %r11
+  je 2f
+  ud2
+2:
+  ret
+.endm
+.macro MULTIGRAIN_TEST_ALL_STORES returns in_loop
+.irp name, rax, rcx, rdx, rbx, rsi, rdi, rbp, r8, r9, r10, r12, r13, r14, r15
+MULTIGRAIN_TEST_STORE_FROM 1 \returns \name \in_loop
+MULTIGRAIN_TEST_STORE_FROM 2 \returns \name \in_loop
+MULTIGRAIN_TEST_STORE_FROM 4 \returns \name \in_loop
+MULTIGRAIN_TEST_STORE_FROM 8 \returns \name \in_loop
+.endr
+.irp number, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+MULTIGRAIN_TEST_STORE_NUMBER 4 \returns xmm\number \in_loop
+MULTIGRAIN_TEST_STORE_NUMBER 8 \returns xmm\number \in_loop
+.endr
+.endm
+MULTIGRAIN_TEST_ENTRIES multigrain_test_store_entries
+MULTIGRAIN_TEST_ALL_STORES 0
+MULTIGRAIN_TEST_ALL_STORES 1 _in_loop
+
+.macro MULTIGRAIN_TEST_RUN name size returns in_loop
+  MULTIGRAIN_TEST_ENTRY \size \returns
+  movq %rdi, %r11
+  call __multigrain_\name\()_\size\()\in_loop
+  .if \returns
+  movq %r11, %rax
+  .endif
+  ret
+.endm
+.macro MULTIGRAIN_TEST_ALL_RUNS name result in_loop
+.irp size, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16
+MULTIGRAIN_TEST_RUN \name \size \result \in_loop
+.endr
+.irp size, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32
+MULTIGRAIN_TEST_RUN \name \size \result \in_loop
+.endr
+.irp size, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48
+MULTIGRAIN_TEST_RUN \name \size \result \in_loop
+.endr
+.irp size, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64
+MULTIGRAIN_TEST_RUN \name \size \result \in_loop
+.endr
+.endm
+MULTIGRAIN_TEST_ENTRIES multigrain_test_run_entries
+MULTIGRAIN_TEST_ALL_RUNS check 1 _in_loop
+MULTIGRAIN_TEST_ALL_RUNS try_stores 1
+MULTIGRAIN_TEST_ALL_RUNS hold 1 _in_loop
+MULTIGRAIN_TEST_ALL_RUNS hold_again 1 _in_loop
+MULTIGRAIN_TEST_ALL_RUNS begin_stores 0
+)");
+
 namespace {
 
 [[gnu::target("avx512f,avx512bw")]] void spoil_avx512() {
@@ -263,6 +369,10 @@ template <typename Function>
 const void* code(Function* function) {
   return reinterpret_cast<const void*>(function);
 }
+constexpr size_t kSizes = 64;
+constexpr std::array run_names = {"check", "try_stores", "hold", "hold_again", "begin_stores"};
+constexpr std::array run_brings_lines = {false, false, true, true, true};
+
 const std::array entries = {
     Entry{"load_8_miss", code(&__multigrain_load_8_miss), true, false, true, 8},
     Entry{"begin_store", code(&__multigrain_begin_store), false, false},
@@ -323,6 +433,12 @@ void expect_registers_kept() {
     std::vector<Entry> all(entries.begin(), entries.end());
     for (const LoadEntry& entry : multigrain_test_load_entries)
       all.push_back({"load", entry.code, true, false, true, entry.size});
+    for (const RegisterEntry& entry : multigrain_test_store_entries)
+      all.push_back({"store", entry.code, entry.returns != 0, false});
+    for (size_t i = 0; i < multigrain_test_run_entries.size(); ++i) {
+      const RegisterEntry& entry = multigrain_test_run_entries[i];
+      all.push_back({run_names[i / kSizes], entry.code, entry.returns != 0, false, run_brings_lines[i / kSizes]});
+    }
     for (const Entry& entry : all) {
       for (const Vectors vectors : {kXmm, kYmm, kXmm, kZmm, kYmm, kXmm}) {
         if (!has(vectors)) continue;
@@ -446,6 +562,78 @@ TEST(Trampolines, EntriesOfLoadsLookAtWholeWords) {
       in.general[8] = reinterpret_cast<uintptr_t>(memory);
       EXPECT_EQ(multigrain_test_call(entry.code, 0, &in, &out, kXmm), flags & (~uint64_t{0} >> (64 - 8 * entry.size)));
       EXPECT_EQ(__multigrain_hazards[MG_FINE_LOOP_HAZARD], 0);
+    }
+  }).join();
+}
+
+// The entries that take the address in r11 store what they should, from every register, and say whether the loop hazard is published.
+TEST(Trampolines, EntriesOfStoresTakeValuesFromAllRegisters) {
+  FakeLineProtocol protocol(4096, 6);
+  std::thread([&] {
+    protocol.join();
+    auto* const words = reinterpret_cast<uint64_t*>(protocol.memory());
+    Registers in{}, out{};
+    in.general[6] = _MM_MASK_MASK;
+    in.general[7] = 0x1122334455667788;
+    in.general[8] = reinterpret_cast<uintptr_t>(words);
+    for (const RegisterEntry& entry : multigrain_test_store_entries) {
+      for (const bool misses : {false, true}) {
+        for (const bool is_published : {false, true}) {
+          SCOPED_TRACE(::testing::Message()
+                       << entry.size << " bytes, entry " << &entry - multigrain_test_store_entries.data());
+          const uint64_t before = 0xa5a5a5a5a5a5a5a5;
+          __multigrain_store(words, sizeof before, &before);
+          if (misses) protocol.take_away(reinterpret_cast<uintptr_t>(words));
+          if (is_published) __multigrain_store_8_in_loop(words + 64, 1);
+          const uint64_t result = multigrain_test_call(entry.code, 0, &in, &out, kXmm);
+          const uint64_t mask = ~uint64_t{0} >> (64 - 8 * entry.size);
+          EXPECT_EQ(words[0], (before & ~mask) | (in.general[7] & mask));
+          EXPECT_EQ(__multigrain_hazards[0], 0);
+          const bool is_left = __multigrain_hazards[MG_FINE_LOOP_HAZARD] != 0;
+          if (entry.returns != 0) {
+            EXPECT_EQ(result != MG_FINE_NO_LOOP_HAZARD, !misses);
+            EXPECT_EQ(is_left, !misses);
+          } else {
+            EXPECT_EQ(is_left, is_published && !misses);
+          }
+          __multigrain_hazards[MG_FINE_LOOP_HAZARD] = 0;
+        }
+      }
+    }
+  }).join();
+}
+
+// The entries of runs look at the lines of as many bytes as their names say, and at no others.
+TEST(Trampolines, EntriesOfRunsKnowTheirSize) {
+  FakeLineProtocol protocol(4096, MG_FINE_MIN_LINE_SHIFT);
+  std::thread([&] {
+    protocol.join();
+    constexpr uint64_t kLine = uint64_t{1} << MG_FINE_MIN_LINE_SHIFT;
+    unsigned char* const memory = protocol.memory();
+    Registers in{}, out{};
+    in.general[6] = _MM_MASK_MASK;
+    const uint64_t value = 1;
+    for (size_t i = 0; i < multigrain_test_run_entries.size(); ++i) {
+      const RegisterEntry& entry = multigrain_test_run_entries[i];
+      for (const uint64_t from : {uint64_t{0}, kLine - 1}) {
+        for (uint64_t line = 0; line <= (from + 64) / kLine; ++line) {
+          SCOPED_TRACE(::testing::Message() << run_names[i / kSizes] << " of " << entry.size << " bytes from " << from
+                                            << " on, without line " << line);
+          for (uint64_t other = 0; other <= (from + 64) / kLine; ++other)
+            __multigrain_store(memory + other * kLine, sizeof value, &value);
+          protocol.take_away(reinterpret_cast<uintptr_t>(memory + line * kLine));
+          in.general[8] = reinterpret_cast<uintptr_t>(memory + from);
+          const bool needs = line * kLine < from + entry.size && from < (line + 1) * kLine;
+          const uint64_t misses = protocol.misses();
+          const uint64_t result = multigrain_test_call(entry.code, 0, &in, &out, kXmm);
+          if (run_brings_lines[i / kSizes]) {
+            EXPECT_EQ(protocol.misses() != misses, needs);
+          } else {
+            EXPECT_EQ(result == (i / kSizes == 0 ? MG_FINE_NO_LOOP_HAZARD : 0), needs);
+          }
+          for (unsigned hazard = 0; hazard < MG_FINE_HAZARDS; ++hazard) __multigrain_hazards[hazard] = 0;
+        }
+      }
     }
   }).join();
 }

@@ -38,21 +38,6 @@ CallInst* call_cold_entry(IRBuilderBase& builder, FunctionCallee callee, ArrayRe
   return call;
 }
 
-CallInst* call_store_entry(IRBuilderBase& builder, StoreInst& store, bool in_loop) {
-  Module& module = *store.getModule();
-  const DataLayout& layout = module.getDataLayout();
-  Value* value = store.getValueOperand();
-  const unsigned size = static_cast<unsigned>(layout.getTypeStoreSize(value->getType()));
-  if (value->getType()->isPtrOrPtrVectorTy())
-    value = builder.CreatePtrToInt(value, layout.getIntPtrType(value->getType()));
-  value = builder.CreateBitCast(value, builder.getIntNTy(size * 8));
-  value = builder.CreateZExt(value, builder.getInt64Ty());
-  const std::string name = ("__multigrain_store_" + Twine(size) + (in_loop ? kInLoop : "")).str();
-  Type* const result = in_loop ? builder.getInt64Ty() : builder.getVoidTy();
-  auto* const type = FunctionType::get(result, {builder.getPtrTy(), builder.getInt64Ty()}, false);
-  return call_cold_entry(builder, cold_entry(module, name, type), {store.getPointerOperand(), value});
-}
-
 Instruction* if_not_zero(Instruction& before, const char* name) {
   Module& module = *before.getModule();
   IRBuilder<> builder(&before);

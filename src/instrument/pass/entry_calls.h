@@ -18,9 +18,6 @@ llvm::CallInst* call_cold_entry(llvm::IRBuilderBase& builder, llvm::FunctionCall
 
 // So end the names of the entries that return how the loop hazard is published.
 inline constexpr llvm::StringRef kInLoop = "_in_loop";
-// Calls the runtime's entry that makes a store of the size of `store`, with the address and the value of `store`; where
-// the loop hazard is used, the one whose name ends so.
-llvm::CallInst* call_store_entry(llvm::IRBuilderBase& builder, llvm::StoreInst& store, bool in_loop);
 
 // Puts three instructions in front of `before`: load the pointer of that name (instrument/abi.h), compare the
 // word behind it with 0, branch. Returns the end of the cold branch, in front of which the caller inserts what

@@ -7,9 +7,9 @@
 
 #include "entry_calls.h"
 #include "instrument/abi.h"
-#include "load_entries.h"
 #include "narrow_loads.h"
 #include "options.h"
+#include "register_entries.h"
 
 namespace multigrain::checks {
 

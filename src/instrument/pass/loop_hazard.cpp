@@ -17,9 +17,9 @@
 #include "entry_calls.h"
 #include "fences.h"
 #include "instrument/abi.h"
-#include "load_entries.h"
 #include "options.h"
 #include "polls.h"
+#include "register_entries.h"
 #include "shared.h"
 #include "store_batches.h"
 
@@ -49,16 +49,14 @@ bool has_any_of(const Loop& loop, const DenseSet<const BasicBlock*>& blocks) {
 // Tells whether the call is of one of the runtime's entries that keep registers, and leave no hazard published. Those
 // that return how the loop hazard is published are not among them.
 bool is_cold(const CallBase& call) {
-  const Function* const callee = call.getCalledFunction();
-  return callee != nullptr && callee->getCallingConv() == CallingConv::PreserveAll &&
-         callee->getName().starts_with("__multigrain_") && !callee->getName().ends_with(kInLoop);
+  const StringRef entry = entry_of(call);
+  return !entry.empty() && !entry.ends_with(kInLoop) && !is_load_entry(call);
 }
 
 // Tells whether the entry leaves the loop hazard published. Polls and fences do nothing while it is, and entries that have
 // no miss look at nothing but their own hazard. All others clear all hazards.
 bool leaves_published(const CallBase& call) {
-  return !call.getCalledFunction()->getName().ends_with("_miss") || is_call_of(call, kPollMiss) ||
-         is_call_of(call, kFenceMiss);
+  return !entry_of(call).ends_with("_miss") || is_call_of(call, kPollMiss) || is_call_of(call, kFenceMiss);
 }
 
 // Tells whether the loop hazard must not stay published over the call.
@@ -345,18 +343,15 @@ Value* LoopHazard::epoch(IRBuilder<>& builder) {
   return builder.CreateLoad(builder.getInt64Ty(), epoch_);
 }
 
-// Calls an entry that returns the epoch, and returns the epoch.
-Value* LoopHazard::ask(IRBuilder<>& builder, StringRef entry, ArrayRef<Value*> arguments) {
-  SmallVector<Type*, 2> types;
-  for (const Value* argument : arguments) types.push_back(argument->getType());
-  auto* const type = FunctionType::get(builder.getInt64Ty(), types, false);
-  Value* const epoch = call_cold_entry(builder, cold_entry(*function_.getParent(), entry, type), arguments);
+// Calls an entry for a run that returns the epoch, and returns the epoch.
+Value* LoopHazard::ask(IRBuilder<>& builder, StringRef entry, Value* address, uint64_t size) {
+  Value* const epoch = call_run_entry(builder, entry, address, size);
   builder.CreateStore(epoch, epoch_);
   return epoch;
 }
 
 Value* LoopHazard::check(IRBuilder<>& builder, Value* address, uint64_t size) {
-  Value* const epoch = ask(builder, "__multigrain_check_in_loop", {address, builder.getInt64(size)});
+  Value* const epoch = ask(builder, "check_in_loop", address, size);
   return builder.CreateICmpNE(epoch, builder.getInt64(MG_FINE_NO_LOOP_HAZARD));
 }
 
@@ -365,11 +360,11 @@ void LoopHazard::store(IRBuilder<>& builder, StoreInst& store) {
 }
 
 void LoopHazard::hold(IRBuilder<>& builder, Value* address, uint64_t size) {
-  ask(builder, "__multigrain_hold_in_loop", {address, builder.getInt64(size)});
+  ask(builder, "hold_in_loop", address, size);
 }
 
 void LoopHazard::hold_again(IRBuilder<>& builder, Value* address, uint64_t size) {
-  ask(builder, "__multigrain_hold_again_in_loop", {address, builder.getInt64(size)});
+  ask(builder, "hold_again_in_loop", address, size);
 }
 
 bool LoopHazard::may_clear_at(const Instruction& instruction) const {

@@ -84,7 +84,7 @@ class LoopHazard {
   // `polls_before` is how many polls had been found before this loop and the loops inside it were looked at.
   void count_iterations(const llvm::Loop& loop, size_t polls_before);
   void remove(llvm::CallInst& poll);
-  llvm::Value* ask(llvm::IRBuilder<>& builder, llvm::StringRef entry, llvm::ArrayRef<llvm::Value*> arguments);
+  llvm::Value* ask(llvm::IRBuilder<>& builder, llvm::StringRef entry, llvm::Value* address, uint64_t size);
   void note_cleared(llvm::IRBuilder<>& builder);
   void clear(llvm::IRBuilder<>& builder);
 

@@ -7,6 +7,7 @@
 #include "instrument/abi.h"
 #include "load_checks.h"
 #include "options.h"
+#include "register_entries.h"
 #include "shared.h"
 
 namespace multigrain::checks {
@@ -96,12 +97,12 @@ class StoreChecks {
     builder.CreateCondBr(is_in_view(builder, begin), publishing, body);
 
     builder.SetInsertPoint(publishing);
-    Value* const address = builder.CreateIntToPtr(begin, f_.ptr);
     if (slow == nullptr) {
-      begin_stores(builder, run, address);
+      // What is within a line is made exclusive with its first byte.
+      call_run_entry(builder, "begin_stores", begin, run.within_line ? 1 : size_of(run));
       builder.CreateBr(body);
     } else {
-      Value* const begun = call_run_entry(builder, "__multigrain_try_stores", f_.i64, run, address);
+      Value* const begun = call_run_entry(builder, "try_stores", begin, size_of(run));
       builder.CreateCondBr(builder.CreateICmpNE(begun, builder.getInt64(0)), body, slow, f_.mostly);
     }
 
@@ -132,20 +133,6 @@ class StoreChecks {
     const Instruction& access = *batch.accesses.front();
     return batch.accesses.size() == 1 && isa<StoreInst>(access) && !access.isAtomic() && !options().sequential &&
            size_of(batch.run) <= kLongestValue;
-  }
-
-  // Calls the runtime, which publishes hazard 0 over the lines of the run, and makes them exclusive.
-  void begin_stores(IRBuilder<>& builder, const Run& run, Value* address) {
-    if (!run.within_line) {
-      call_run_entry(builder, "__multigrain_begin_stores", builder.getVoidTy(), run, address);
-      return;
-    }
-    auto* const type = FunctionType::get(builder.getVoidTy(), {f_.ptr}, false);
-    call_cold_entry(builder, cold_entry(f_.module, "__multigrain_begin_store", type), {address});
-  }
-  Value* call_run_entry(IRBuilder<>& builder, StringRef name, Type* result, const Run& run, Value* address) {
-    auto* const type = FunctionType::get(result, {f_.ptr, f_.i64}, false);
-    return call_cold_entry(builder, cold_entry(f_.module, name, type), {address, builder.getInt64(size_of(run))});
   }
 
   // The runtime makes the store if it is shared.

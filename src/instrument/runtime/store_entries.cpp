@@ -195,6 +195,7 @@ MULTIGRAIN_BEGIN multigrain_check_in_loop
 MULTIGRAIN_END multigrain_check_in_loop
 
 MULTIGRAIN_BEGIN __multigrain_check_in_loop
+.Lmultigrain_check_in_loop:
   MULTIGRAIN_PUSH rdx
   movq %rsi, %rdx
   call multigrain_check_in_loop
@@ -238,6 +239,7 @@ MULTIGRAIN_BEGIN __multigrain_update_in_loop
 MULTIGRAIN_END __multigrain_update_in_loop
 
 MULTIGRAIN_BEGIN __multigrain_hold_again_in_loop
+.Lmultigrain_hold_again_in_loop:
   movq %rdi, %rax
   shrq $44, %rax
   cmpq $2, %rax
@@ -276,6 +278,7 @@ MULTIGRAIN_END __multigrain_clear_and_poll
 .endm
 
 MULTIGRAIN_BEGIN __multigrain_begin_stores
+.Lmultigrain_begin_stores:
   MULTIGRAIN_PUSH rax
   MULTIGRAIN_PUSH rcx
   MULTIGRAIN_PUSH rdx
@@ -290,6 +293,7 @@ MULTIGRAIN_BEGIN __multigrain_begin_stores
 MULTIGRAIN_END __multigrain_begin_stores
 
 MULTIGRAIN_BEGIN __multigrain_try_stores
+.Lmultigrain_try_stores:
   MULTIGRAIN_PUSH rcx
   MULTIGRAIN_PUSH rdx
   MULTIGRAIN_PUSH r8
@@ -309,33 +313,10 @@ MULTIGRAIN_END __multigrain_try_stores
 .purgem MULTIGRAIN_LOOK_AT_LINES
 .purgem MULTIGRAIN_FIND_LINES
 
-# `store` is the instruction that makes the store.
-.macro MULTIGRAIN_STORE size store
+# `store` is the instruction that makes the store of rsi, and `from_rcx` that of rcx.
+.macro MULTIGRAIN_STORE size store from_rcx
 MULTIGRAIN_BEGIN __multigrain_store_\size\()_in_loop
-  # Where rights come and go, the loop hazard is mostly published, and the rights cache knows of no right to the whole page,
-  # so that the line's word is looked at.
-  movq __multigrain_hazards@gottpoff(%rip), %rax
-  movq %fs:(%rax), %rax
-  cmpq $0, 56(%rax)
-  je 3f
-  movq multigrain_loop_hazard_epoch@gottpoff(%rip), %rax
-  movq %fs:(%rax), %rax
-  MULTIGRAIN_PUSH rcx
-  MULTIGRAIN_PUSH rdx
-  MULTIGRAIN_LOOK_AT_PAGE 4f
-  MULTIGRAIN_FIND_LINE
-  cmpq $3, 8(%r11,%rdx,8)
-  jne 4f
-  .cfi_remember_state
-  MULTIGRAIN_POP rdx
-  MULTIGRAIN_POP rcx
-  \store
-  ret
-  .cfi_restore_state
-4:
-  MULTIGRAIN_POP rdx
-  MULTIGRAIN_POP rcx
-3:
+.Lmultigrain_store_\size\()_in_loop:
   MULTIGRAIN_PUSH rdx
   movl $\size, %edx
   call multigrain_check_in_loop
@@ -349,6 +330,46 @@ MULTIGRAIN_BEGIN __multigrain_store_\size\()_in_loop
   movq $-4, %rax
   ret
 MULTIGRAIN_END __multigrain_store_\size\()_in_loop
+
+# Takes the address in r11 and the value from the word above its return address. Returns in r11 what
+# __multigrain_store_\size\()_in_loop returns, and keeps all other registers.
+  .hidden multigrain_store_\size\()_at_r11_in_loop
+MULTIGRAIN_BEGIN multigrain_store_\size\()_at_r11_in_loop
+  MULTIGRAIN_PUSH rax
+  MULTIGRAIN_PUSH rcx
+  MULTIGRAIN_PUSH rdx
+  MULTIGRAIN_PUSH rdi
+  movq %r11, %rdi
+  # Where rights come and go, the loop hazard is mostly published, and the rights cache knows of no right to the whole page,
+  # so that the line's word is looked at.
+  movq __multigrain_hazards@gottpoff(%rip), %rax
+  movq %fs:(%rax), %rax
+  cmpq $0, 56(%rax)
+  je 4f
+  movq multigrain_loop_hazard_epoch@gottpoff(%rip), %rax
+  movq %fs:(%rax), %rax
+  MULTIGRAIN_LOOK_AT_PAGE 4f
+  MULTIGRAIN_FIND_LINE
+  cmpq $3, 8(%r11,%rdx,8)
+  jne 4f
+  movq 40(%rsp), %rcx
+  \from_rcx
+3:
+  movq %rax, %r11
+  .cfi_remember_state
+  MULTIGRAIN_POP rdi
+  MULTIGRAIN_POP rdx
+  MULTIGRAIN_POP rcx
+  MULTIGRAIN_POP rax
+  ret
+  .cfi_restore_state
+4:
+  MULTIGRAIN_PUSH rsi
+  movq 48(%rsp), %rsi
+  call .Lmultigrain_store_\size\()_in_loop
+  MULTIGRAIN_POP rsi
+  jmp 3b
+MULTIGRAIN_END multigrain_store_\size\()_at_r11_in_loop
 
 MULTIGRAIN_BEGIN __multigrain_store_\size
   MULTIGRAIN_PUSH rax
@@ -370,12 +391,130 @@ MULTIGRAIN_BEGIN __multigrain_store_\size
   MULTIGRAIN_POP rax
   jmp multigrain_store_\size\()_miss
 MULTIGRAIN_END __multigrain_store_\size
+
+# Does the same with the address in r11, which it changes, and the value in the word above its return address.
+  .hidden multigrain_store_\size\()_at_r11
+MULTIGRAIN_BEGIN multigrain_store_\size\()_at_r11
+  MULTIGRAIN_PUSH rax
+  MULTIGRAIN_PUSH rcx
+  MULTIGRAIN_PUSH rdx
+  MULTIGRAIN_PUSH rdi
+  movq %r11, %rdi
+  MULTIGRAIN_PUBLISH
+  jne 1f
+  movq 40(%rsp), %rcx
+  \from_rcx
+  movq $0, (%rax)
+2:
+  .cfi_remember_state
+  MULTIGRAIN_POP rdi
+  MULTIGRAIN_POP rdx
+  MULTIGRAIN_POP rcx
+  MULTIGRAIN_POP rax
+  ret
+  .cfi_restore_state
+1:
+  MULTIGRAIN_PUSH rsi
+  movq 48(%rsp), %rsi
+  call multigrain_store_\size\()_miss
+  MULTIGRAIN_POP rsi
+  jmp 2b
+MULTIGRAIN_END multigrain_store_\size\()_at_r11
 .endm
-MULTIGRAIN_STORE 1 "movb %sil, (%rdi)"
-MULTIGRAIN_STORE 2 "movw %si, (%rdi)"
-MULTIGRAIN_STORE 4 "movl %esi, (%rdi)"
-MULTIGRAIN_STORE 8 "movq %rsi, (%rdi)"
+MULTIGRAIN_STORE 1 "movb %sil, (%rdi)" "movb %cl, (%rdi)"
+MULTIGRAIN_STORE 2 "movw %si, (%rdi)" "movw %cx, (%rdi)"
+MULTIGRAIN_STORE 4 "movl %esi, (%rdi)" "movl %ecx, (%rdi)"
+MULTIGRAIN_STORE 8 "movq %rsi, (%rdi)" "movq %rcx, (%rdi)"
 .purgem MULTIGRAIN_STORE
+
+# Compiled code calls these entries. They take the address in r11, return in r11 if they return something, and keep all other
+# registers. Those of stores take the value from the register that they are named after, and those of runs have the run's size in
+# their names.
+.macro MULTIGRAIN_STORE_FROM size register in_loop
+MULTIGRAIN_BEGIN __multigrain_store_\size\()_\register\()\in_loop
+  MULTIGRAIN_PUSH \register
+  call multigrain_store_\size\()_at_r11\in_loop
+  MULTIGRAIN_POP \register
+  ret
+MULTIGRAIN_END __multigrain_store_\size\()_\register\()\in_loop
+.endm
+.macro MULTIGRAIN_STORE_NUMBER size store register in_loop
+MULTIGRAIN_BEGIN __multigrain_store_\size\()_\register\()\in_loop
+  leaq -8(%rsp), %rsp
+  .cfi_adjust_cfa_offset 8
+  \store %\register, (%rsp)
+  call multigrain_store_\size\()_at_r11\in_loop
+  leaq 8(%rsp), %rsp
+  .cfi_adjust_cfa_offset -8
+  ret
+MULTIGRAIN_END __multigrain_store_\size\()_\register\()\in_loop
+.endm
+.macro MULTIGRAIN_ALL_STORES in_loop
+.irp name, rax, rcx, rdx, rbx, rsi, rdi, rbp, r8, r9, r10, r12, r13, r14, r15
+MULTIGRAIN_STORE_FROM 1 \name \in_loop
+MULTIGRAIN_STORE_FROM 2 \name \in_loop
+MULTIGRAIN_STORE_FROM 4 \name \in_loop
+MULTIGRAIN_STORE_FROM 8 \name \in_loop
+.endr
+.irp number, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+MULTIGRAIN_STORE_NUMBER 4 movss xmm\number \in_loop
+MULTIGRAIN_STORE_NUMBER 8 movsd xmm\number \in_loop
+.endr
+.endm
+MULTIGRAIN_ALL_STORES
+MULTIGRAIN_ALL_STORES _in_loop
+.purgem MULTIGRAIN_ALL_STORES
+.purgem MULTIGRAIN_STORE_FROM
+.purgem MULTIGRAIN_STORE_NUMBER
+
+# The first function takes the address in r11, and the size from the word above its return address, which it removes. \result says
+# that \target returns something.
+.macro MULTIGRAIN_RUN name target result in_loop
+  .hidden multigrain_\name\()_at_r11
+MULTIGRAIN_BEGIN multigrain_\name\()_at_r11
+  MULTIGRAIN_PUSH rax
+  MULTIGRAIN_PUSH rsi
+  MULTIGRAIN_PUSH rdi
+  movq 32(%rsp), %rsi
+  movq %r11, %rdi
+  call \target
+  .if \result
+  movq %rax, %r11
+  .endif
+  MULTIGRAIN_POP rdi
+  MULTIGRAIN_POP rsi
+  MULTIGRAIN_POP rax
+  ret $8
+MULTIGRAIN_END multigrain_\name\()_at_r11
+.irp size, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16
+MULTIGRAIN_RUN_OF_SIZE \name \size \in_loop
+.endr
+.irp size, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32
+MULTIGRAIN_RUN_OF_SIZE \name \size \in_loop
+.endr
+.irp size, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48
+MULTIGRAIN_RUN_OF_SIZE \name \size \in_loop
+.endr
+.irp size, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64
+MULTIGRAIN_RUN_OF_SIZE \name \size \in_loop
+.endr
+.endm
+.macro MULTIGRAIN_RUN_OF_SIZE name size in_loop
+MULTIGRAIN_BEGIN __multigrain_\name\()_\size\()\in_loop
+  pushq $\size
+  .cfi_adjust_cfa_offset 8
+  call multigrain_\name\()_at_r11
+  .cfi_adjust_cfa_offset -8
+  ret
+MULTIGRAIN_END __multigrain_\name\()_\size\()\in_loop
+.endm
+MULTIGRAIN_RUN hold multigrain_hold_in_loop 1 _in_loop
+MULTIGRAIN_RUN hold_again .Lmultigrain_hold_again_in_loop 1 _in_loop
+MULTIGRAIN_RUN check .Lmultigrain_check_in_loop 1 _in_loop
+MULTIGRAIN_RUN begin_stores .Lmultigrain_begin_stores 0
+MULTIGRAIN_RUN try_stores .Lmultigrain_try_stores 1
+.purgem MULTIGRAIN_RUN
+.purgem MULTIGRAIN_RUN_OF_SIZE
 .purgem MULTIGRAIN_PUBLISH
 .purgem MULTIGRAIN_FIND_LINE
 .purgem MULTIGRAIN_LOOK_AT_PAGE
