@@ -1,6 +1,12 @@
 #include "checked_function.h"
 
+#include <llvm/Analysis/BlockFrequencyInfo.h>
+#include <llvm/Analysis/BranchProbabilityInfo.h>
+#include <llvm/Analysis/LoopInfo.h>
+#include <llvm/IR/Dominators.h>
 #include <llvm/IR/MDBuilder.h>
+
+#include <algorithm>
 
 #include "shared.h"
 
@@ -18,7 +24,23 @@ CheckedFunction::CheckedFunction(Function& checked, AAResults& results)
       i64(Type::getInt64Ty(context)),
       ptr(PointerType::getUnqual(context)),
       rarely(MDBuilder(context).createBranchWeights(1, 1 << 20)),
-      mostly(MDBuilder(context).createBranchWeights(1 << 20, 1)) {}
+      mostly(MDBuilder(context).createBranchWeights(1 << 20, 1)),
+      evenly(MDBuilder(context).createBranchWeights(1, 1)) {}
+
+void CheckedFunction::find_seldom_accesses() {
+  // An access is seldom executed if by the compiler's estimate other code of its function is, so many times as often. A branch that is
+  // taken costs about a cycle, which is then little beside the check of that other code.
+  constexpr uint64_t kSeldom = 4;
+  if (accesses.empty()) return;
+  const DominatorTree dominators(function);
+  const LoopInfo loops(dominators);
+  const BranchProbabilityInfo probabilities(function, loops);
+  const BlockFrequencyInfo frequencies(function, probabilities, loops);
+  uint64_t most = 0;
+  for (const BasicBlock& block : function) most = std::max(most, frequencies.getBlockFreq(&block).getFrequency());
+  for (const Instruction* access : accesses)
+    if (frequencies.getBlockFreq(access->getParent()).getFrequency() <= most / kSeldom) seldom_accesses_.insert(access);
+}
 
 AllocaInst* CheckedFunction::local(Type* type) const {
   IRBuilder<> builder(&*function.getEntryBlock().getFirstNonPHIOrDbgOrAlloca());

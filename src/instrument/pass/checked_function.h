@@ -24,6 +24,11 @@ struct CheckedFunction {
   // Tells whether the instruction is a load that gets a check of its value. An atomic load that is too wide for that is
   // made under a hazard, as a store is.
   [[nodiscard]] bool is_checked_load(const llvm::Instruction& instruction) const;
+  // Finds which accesses are seldom executed. It runs before blocks are split for checks.
+  void find_seldom_accesses();
+  // What follows if a check fails stands in line beside an access that is seldom executed: there the shorter code is worth a branch
+  // that is mostly taken.
+  [[nodiscard]] bool is_seldom(const llvm::Instruction& access) const { return seldom_accesses_.contains(&access); }
 
   llvm::Function& function;
   llvm::Module& module;
@@ -36,6 +41,8 @@ struct CheckedFunction {
   // The weights of branches that are rarely taken, and of those that are mostly taken.
   llvm::MDNode* const rarely;
   llvm::MDNode* const mostly;
+  // The weights of branches both ways of which are to stand in line.
+  llvm::MDNode* const evenly;
   // The instructions that a loop's hazards cover (covered.h).
   llvm::DenseSet<const llvm::Instruction*> covered;
   // The loads, stores and atomics that get checks.
@@ -43,6 +50,9 @@ struct CheckedFunction {
   // The loads whose values have been compared with the flag value. Some may have been erased since.
   std::vector<llvm::WeakVH> compared_loads;
   bool changed = false;
+
+ private:
+  llvm::DenseSet<const llvm::Instruction*> seldom_accesses_;
 };
 
 // Tells whether no access may move across the instruction, in either direction.

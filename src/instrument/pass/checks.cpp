@@ -45,6 +45,7 @@ bool insert_checks(Function& checked, AAResults& aliases) {
   LoopHazard loop_hazard(checked);
   function.covered = covered_by_hazards(checked);
   prepare_accesses(function);
+  function.find_seldom_accesses();
   loop_hazard.find(function.accesses, function.covered);
   // The checks split blocks, so the groups and batches of all blocks are formed before.
   std::vector<LoadGroup> load_groups;

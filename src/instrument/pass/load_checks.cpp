@@ -91,7 +91,7 @@ class LoadChecks {
     for (Value* condition : ArrayRef<Value*>(conditions).drop_front()) any = builder.CreateOr(any, condition);
     Instruction* const split =
         builder.GetInsertPoint() == last.getParent()->end() ? nullptr : &*builder.GetInsertPoint();
-    Instruction* const then = SplitBlockAndInsertIfThen(any, split, false, f_.rarely);
+    Instruction* const then = SplitBlockAndInsertIfThen(any, split, false, f_.is_seldom(last) ? f_.evenly : f_.rarely);
     BasicBlock* const missed = then->getParent();
     BasicBlock* const head = missed->getSinglePredecessor();
     BasicBlock* const tail = cast<BranchInst>(then)->getSuccessor(0);

@@ -48,8 +48,9 @@ class StoreChecks {
     if (options().pages) {
       Value* const epoch = loop_hazard_.epoch(builder);
       LoadInst* const word = load_rights(builder, begin);
-      loop_hazard_.depends_on(
-          epoch, word, builder.CreateCondBr(is_cached(builder, run, begin, word, epoch), body, asking, f_.mostly));
+      MDNode* const weights = f_.is_seldom(*batch.accesses.front()) ? f_.evenly : f_.mostly;
+      Value* const cached = is_cached(builder, run, begin, word, epoch);
+      loop_hazard_.depends_on(epoch, word, builder.CreateCondBr(cached, body, asking, weights));
     } else {
       builder.CreateBr(asking);
     }
@@ -94,7 +95,8 @@ class StoreChecks {
     IRBuilder<> builder(head);
     builder.SetCurrentDebugLocation(location);
     Value* const begin = address_of(f_, builder, run);
-    builder.CreateCondBr(is_in_view(builder, begin), publishing, body);
+    // Mostly the run is shared, so the call, which for the compiler is cold, stands in line.
+    builder.CreateCondBr(is_in_view(builder, begin), publishing, body, f_.evenly);
 
     builder.SetInsertPoint(publishing);
     if (slow == nullptr) {
@@ -144,7 +146,7 @@ class StoreChecks {
     head->getTerminator()->eraseFromParent();
     IRBuilder<> builder(head);
     builder.SetCurrentDebugLocation(store.getDebugLoc());
-    builder.CreateCondBr(is_in_view(builder, address_of(f_, builder, run)), shared, body);
+    builder.CreateCondBr(is_in_view(builder, address_of(f_, builder, run)), shared, body, f_.evenly);
     builder.SetInsertPoint(shared);
     call_store_entry(builder, store, false);
     if (options().sequential) builder.CreateFence(AtomicOrdering::SequentiallyConsistent);
