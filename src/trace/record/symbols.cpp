@@ -13,6 +13,7 @@
 #include <cstring>
 #include <fstream>
 #include <sstream>
+#include <tuple>
 
 #include "base/child_process.h"
 
@@ -139,8 +140,10 @@ void Symbols::load(const std::vector<Mapping>& mappings) {
   }
   std::sort(functions_.begin(), functions_.end(),
             [](const Function& a, const Function& b) { return a.begin < b.begin; });
-  // Of aliases, and of what is in two tables of a file, the first stays.
-  std::ranges::stable_sort(variables_, {}, &Variable::begin);
+  // Of aliases, and of what is in two tables of a file, the longest stays.
+  std::sort(variables_.begin(), variables_.end(), [](const Variable& a, const Variable& b) {
+    return std::tie(a.begin, b.bytes, a.name) < std::tie(b.begin, a.bytes, b.name);
+  });
   uint64_t end = 0;
   std::erase_if(variables_, [&](const Variable& variable) {
     if (variable.begin < end) return true;
