@@ -121,7 +121,7 @@ class ComeAndGo {
 };
 
 void* open_kernels(const std::string& way) {
-  const std::string path = std::string(MULTIGRAIN_KERNELS) + "/kernels_" + way + ".so";
+  const std::string path = MULTIGRAIN_KERNELS "/kernels_" + way + ".so";
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   EXPECT_NE(library, nullptr) << dlerror();
   return library;
