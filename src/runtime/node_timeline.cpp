@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <cstring>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "base/lock_guard.h"
 #include "fabric/module.h"
@@ -12,6 +14,7 @@
 #include "profile/profile.h"
 #include "runtime/message_types.h"
 #include "runtime/node.h"
+#include "runtime/private/private_heap.h"
 #include "sync/futex/messages.h"
 #include "sync/messages.h"
 #include "timeline/module.h"
@@ -78,15 +81,21 @@ Status Node::start_timeline() {
 // On another node than 0, at the end of the run.
 void Node::send_timeline() {
   if (!timeline::on()) return;
-  for (const timeline::Track& track : timeline::tracks()) {
+  // Threads have taken their tracks in any order. What is sent is in the time line, too, which is the same twice in counted time.
+  const BootHeapScope boot;
+  std::vector<const timeline::Track*> tracks;
+  for (const timeline::Track& track : timeline::tracks()) tracks.push_back(&track);
+  std::ranges::sort(tracks, {},
+                    [](const timeline::Track* track) { return std::pair(track->owner(), track->number()); });
+  for (const timeline::Track* const track : tracks) {
     // The track of a thread that still runs may grow meanwhile.
-    const std::span<const Event> events = track.events();
-    const TrackHead head{.owner = static_cast<uint32_t>(track.owner()),
-                         .number = track.number(),
+    const std::span<const Event> events = track->events();
+    const TrackHead head{.owner = static_cast<uint32_t>(track->owner()),
+                         .number = track->number(),
                          .events = events.size(),
-                         .least = track.least(),
-                         .one_in = track.one_in(),
-                         .left_out = track.left_out(),
+                         .least = track->least(),
+                         .one_in = track->one_in(),
+                         .left_out = track->left_out(),
                          .units_per_us = timeline::options().units_per_us,
                          .threads_without_track = timeline::threads_without_track()};
     MessageHeader header;
