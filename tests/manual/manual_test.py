@@ -86,7 +86,7 @@ class Pages(unittest.TestCase):
 
 class Completion(unittest.TestCase):
     def test_of_an_option(self) -> None:
-        self.assertEqual(completed("mgrun", "--pro"), ["--procs-per-node", "--protocol"])
+        self.assertEqual(completed("mgrun", "--pro"), ["--procs-per-node", "--protocol", "--processes"])
         self.assertEqual(completed("mgrun", "--prot"), ["--protocol"])
 
     def test_of_a_value(self) -> None:

@@ -204,7 +204,10 @@ class InTheBrowser(Report):
             "return document.querySelector(`#${arguments[0]} .plot`).data.find(trace => trace.name === arguments[1]).visible", figure, name)
 
     def button(self, figure, name):
-        return self.browser.driver.find_element("css selector", f'#{figure} .legend button[data-name="{name}"]')
+        button = self.browser.driver.find_element("css selector", f'#{figure} .legend button[data-name="{name}"]')
+        # At the window's edge it may be half in sight, and the driver's click beside it.
+        self.browser.run("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", button)
+        return button
 
     def test_opens_without_complaint_or_network(self):
         names = ["mcpr", "block-size", "components-areas", "hot", "sharing", "owners", "plans", "tlb-misses"]
