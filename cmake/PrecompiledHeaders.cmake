@@ -96,7 +96,7 @@ compile_alone(multigrain_checks entries.cpp line_rights.cpp reserved_table.cpp t
   wide_functions.cpp)
 compile_together(0 multigrain_runtime)
 compile_alone(multigrain_runtime bootstrap.cpp compiled_checks.cpp crash_record.cpp environment.cpp external_launch.cpp
-  fault_entry.cpp lock_mistakes.cpp node_card.cpp ranges.cpp stacks.cpp)
+  fault_entry.cpp interpreter.cpp lock_mistakes.cpp node_card.cpp ranges.cpp stacks.cpp)
 
 # nanobind is made to be compiled so, too (its nb_combined.cpp).
 compile_together(0 nanobind-static)
