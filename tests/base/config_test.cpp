@@ -193,12 +193,12 @@ TEST(Config, ChoosesThePageProtocolByWhatARemoteAccessCosts) {
   EXPECT_EQ(config.traits().name, "shasta");
 }
 
-TEST(Config, PlacementNeedsTheMemoryOfAllNodesOnOneMachine) {
+TEST(Config, PlacementRunsOverNetworksAndInWallClockTimeAlone) {
   Config config;
   config.protocol = "placement";
   EXPECT_TRUE(validate(config));
   config.fabric = FabricKind::kUcx;
-  EXPECT_THAT(validate(config).error().message, HasSubstr("leave out hosts and --fabric ucx"));
+  EXPECT_TRUE(validate(config));
   config.fabric = FabricKind::kShm;
   for (const ClockKind clock : {ClockKind::kVirtual, ClockKind::kCounted}) {
     config.clock = clock;
@@ -206,7 +206,7 @@ TEST(Config, PlacementNeedsTheMemoryOfAllNodesOnOneMachine) {
   }
   config.clock = ClockKind::kWall;
   config.network.latency_ns = 1000;
-  EXPECT_THAT(validate(config).error().message, HasSubstr("leave out --net"));
+  EXPECT_TRUE(validate(config));
 }
 
 TEST(Config, OnlyPlacementHasAPolicy) {
