@@ -18,7 +18,6 @@ namespace {
 
 using placement::Location;
 using placement::State;
-using record::EventKind;
 using testing::HasSubstr;
 
 constexpr uint64_t kPage = 4096;
@@ -33,20 +32,20 @@ class DecisionsTest : public testing::Test {
     log_.policy = "ace";
     log_.program = "a test";
     ask(0, Access::kWrite, placement::Placement::kReadOnly, 0);
-    right(EventKind::kGranted, 0, State::kWrite);
+    right(record::EventKind::kGranted, 0, State::kWrite);
     refer(0, Access::kWrite);
     ask(1, Access::kRead, placement::Placement::kLocalWritable, 1);
-    right(EventKind::kLowered, 0, State::kRead);
-    right(EventKind::kGranted, 1, State::kRead);
+    right(record::EventKind::kLowered, 0, State::kRead);
+    right(record::EventKind::kGranted, 1, State::kRead);
     refer(1, Access::kRead);
     refer(0, Access::kRead);
     ask(1, Access::kWrite, placement::Placement::kReadOnly, 3);
-    right(EventKind::kLowered, 0, State::kNone);
-    right(EventKind::kGranted, 1, State::kWrite);
+    right(record::EventKind::kLowered, 0, State::kNone);
+    right(record::EventKind::kGranted, 1, State::kWrite);
     refer(1, Access::kWrite);
     ask(0, Access::kRead, placement::Placement::kLocalWritable, 2);
-    right(EventKind::kLowered, 1, State::kRead);
-    right(EventKind::kGranted, 0, State::kRead);
+    right(record::EventKind::kLowered, 1, State::kRead);
+    right(record::EventKind::kGranted, 0, State::kRead);
     refer(0, Access::kRead);
     seal();
   }
@@ -60,12 +59,12 @@ class DecisionsTest : public testing::Test {
          .now = references_.size() * 1000,
          .holders = holders,
          .node = node,
-         .kind = EventKind::kDecided,
+         .kind = record::EventKind::kDecided,
          .right = static_cast<uint8_t>(access == Access::kWrite ? placement::Access::kWrite : placement::Access::kRead),
          .answer = static_cast<uint8_t>(answer),
          .placement = static_cast<uint8_t>(placement)});
   }
-  void right(EventKind kind, uint16_t node, State state) {
+  void right(record::EventKind kind, uint16_t node, State state) {
     log_.events.push_back({.position = references_.size(),
                            .page = kNumber,
                            .node = node,
@@ -115,11 +114,11 @@ TEST_F(DecisionsTest, ThatFitArePricedAsTheSimulatorPricesThem) {
 
 TEST_F(DecisionsTest, AMoveForNothingInTheTraceIsCounted) {
   ask(1, Access::kWrite, placement::Placement::kReadOnly, 3);
-  right(EventKind::kLowered, 0, State::kNone);
-  right(EventKind::kGranted, 1, State::kWrite);
+  right(record::EventKind::kLowered, 0, State::kNone);
+  right(record::EventKind::kGranted, 1, State::kWrite);
   ask(0, Access::kWrite, placement::Placement::kLocalWritable, 2);
-  right(EventKind::kLowered, 1, State::kNone);
-  right(EventKind::kGranted, 0, State::kWrite);
+  right(record::EventKind::kLowered, 1, State::kNone);
+  right(record::EventKind::kGranted, 0, State::kWrite);
   const auto run = followed();
   ASSERT_TRUE(run) << run.error().message;
   EXPECT_EQ(run->unreferenced_moves, 1u);
@@ -135,11 +134,11 @@ TEST_F(DecisionsTest, WhatMovesBetweenBurstsHasMovedOnceWhenItIsUsed) {
   EXPECT_EQ(used->moves_between_bursts, 0u);
   // To node 1 and back, with no reference in between.
   ask(1, Access::kWrite, placement::Placement::kReadOnly, 3);
-  right(EventKind::kLowered, 0, State::kNone);
-  right(EventKind::kGranted, 1, State::kWrite);
+  right(record::EventKind::kLowered, 0, State::kNone);
+  right(record::EventKind::kGranted, 1, State::kWrite);
   ask(0, Access::kWrite, placement::Placement::kLocalWritable, 2);
-  right(EventKind::kLowered, 1, State::kNone);
-  right(EventKind::kGranted, 0, State::kWrite);
+  right(record::EventKind::kLowered, 1, State::kNone);
+  right(record::EventKind::kGranted, 0, State::kWrite);
   for (PlacementEvent& event : log_.events) event.between_bursts = event.position == 5 ? 1 : 0;
   const auto unused = followed();
   ASSERT_TRUE(unused) << unused.error().message;
@@ -251,7 +250,7 @@ TEST_F(DecisionsTest, EventsThatAreNoneAreRefused) {
   EXPECT_THAT(problem_of([](DecisionLog& log) { log.events[3].node = 2; }),
               HasSubstr("event 3 is none that a run of 2"));
   EXPECT_THAT(problem_of([](DecisionLog& log) { log.events[1].right = 9; }), HasSubstr("event 1 is none"));
-  EXPECT_THAT(problem_of([](DecisionLog& log) { log.events[1].kind = static_cast<EventKind>(7); }),
+  EXPECT_THAT(problem_of([](DecisionLog& log) { log.events[1].kind = static_cast<record::EventKind>(7); }),
               HasSubstr("event 1 is none"));
   EXPECT_THAT(problem_of([](DecisionLog& log) { log.events[4].between_bursts = 2; }), HasSubstr("event 4 is none"));
   EXPECT_THAT(problem_of([](DecisionLog& log) { log.events[2].position = 99; }),
