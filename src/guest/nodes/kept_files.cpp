@@ -44,7 +44,7 @@ void KeptFiles::unuse(int kept, uint64_t bytes) {
   if (found == by_descriptor_.end()) return;
   found->second.bytes -= bytes;
   if (found->second.bytes != 0) return;
-  unmapped_.push_back(kept);
+  unmapped_.insert(kept);
   close_unlocked();
 }
 

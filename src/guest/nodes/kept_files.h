@@ -11,8 +11,8 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <tuple>
-#include <vector>
 
 namespace multigrain::guest {
 
@@ -39,7 +39,8 @@ class KeptFiles {
 
   std::map<Key, int> by_file_;
   std::map<int, Kept> by_descriptor_;
-  std::vector<int> unmapped_;  // descriptors of files of which nothing is mapped
+  // Descriptors of files of which nothing was mapped; some may be mapped again.
+  std::set<int> unmapped_;
 };
 
 }  // namespace multigrain::guest
