@@ -44,8 +44,7 @@ void prefetch(Instruction& before, Value* address) {
     return load;
   };
   Value* const number = builder.CreatePtrToInt(address, i64);
-  Value* const shared =
-      builder.CreateICmpEQ(builder.CreateLShr(number, MG_FINE_VIEW_SHIFT), builder.getInt64(MG_FINE_VIEW_TAG));
+  Value* const shared = is_in_view(builder, number);
   Instruction* const then = SplitBlockAndInsertIfThen(shared, &before, false);
   IRBuilder<> inside(then);
   Value* const shift =

@@ -62,8 +62,7 @@ void look_at(CallBase& call, Value* pointer) {
   Module& module = *call.getModule();
   IRBuilder<> builder(&call);
   Value* const number = builder.CreatePtrToInt(pointer, builder.getInt64Ty());
-  Value* const shared =
-      builder.CreateICmpEQ(builder.CreateLShr(number, MG_FINE_VIEW_SHIFT), builder.getInt64(MG_FINE_VIEW_TAG));
+  Value* const shared = is_in_view(builder, number);
   MDNode* const rarely = MDBuilder(module.getContext()).createBranchWeights(1, 1 << 20);
   Instruction* const then = SplitBlockAndInsertIfThen(shared, &call, false, rarely);
   builder.SetInsertPoint(then);

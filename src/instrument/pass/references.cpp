@@ -36,10 +36,10 @@ class References {
   // Nothing keeps the page where it is between the check and the access. So an access at `here` may fault on a page that has become
   // remote, and is executed by the fault handler then; and an entry makes its reference wherever the page is.
   void check(Instruction& access) {
-    Type* const type = type_of(access);
+    Type* const type = type_of_access(access);
     // What is atomic and longer than a word is left to the fault handler.
     if (access.isAtomic() && !is_word(f_.layout.getTypeStoreSize(type))) return;
-    Value* const pointer = const_cast<Value*>(pointer_of(access));
+    Value* const pointer = pointer_of_access(access);
     const DebugLoc location = access.getDebugLoc();
 
     BasicBlock* const head = access.getParent();
@@ -52,13 +52,7 @@ class References {
     IRBuilder<> builder(head);
     builder.SetCurrentDebugLocation(location);
     Value* const address = builder.CreatePtrToInt(pointer, f_.i64);
-    if (is_certainly_shared(pointer)) {
-      builder.CreateBr(looking);
-    } else {
-      Value* const is_shared =
-          builder.CreateICmpEQ(builder.CreateLShr(address, MG_FINE_VIEW_SHIFT), builder.getInt64(MG_FINE_VIEW_TAG));
-      builder.CreateCondBr(is_shared, looking, here);
-    }
+    branch_if_in_view(builder, pointer, address, looking, here);
 
     builder.SetInsertPoint(looking);
     auto* const table_type = StructType::get(f_.context, {static_cast<Type*>(f_.ptr), f_.i64});
@@ -91,19 +85,6 @@ class References {
   }
 
  private:
-  static const Value* pointer_of(const Instruction& access) {
-    if (const auto* const update = dyn_cast<AtomicRMWInst>(&access)) return update->getPointerOperand();
-    if (const auto* const exchange = dyn_cast<AtomicCmpXchgInst>(&access)) return exchange->getPointerOperand();
-    return getLoadStorePointerOperand(&access);
-  }
-
-  static Type* type_of(const Instruction& access) {
-    if (const auto* const store = dyn_cast<StoreInst>(&access)) return store->getValueOperand()->getType();
-    if (const auto* const exchange = dyn_cast<AtomicCmpXchgInst>(&access))
-      return exchange->getNewValOperand()->getType();
-    return access.getType();
-  }
-
   // Returns the value of the access, which the runtime makes; nullptr for a store.
   Value* refer(IRBuilder<>& builder, Instruction& access, Value* pointer, Type* type) {
     if (isa<LoadInst>(access)) return load(builder, pointer, type);

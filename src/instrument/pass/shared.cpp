@@ -9,6 +9,30 @@ namespace multigrain::checks {
 
 using namespace llvm;
 
+Value* is_in_view(IRBuilder<>& builder, Value* address) {
+  return builder.CreateICmpEQ(builder.CreateLShr(address, MG_FINE_VIEW_SHIFT), builder.getInt64(MG_FINE_VIEW_TAG));
+}
+
+void branch_if_in_view(IRBuilder<>& builder, const Value* pointer, Value* address, BasicBlock* then,
+                       BasicBlock* otherwise) {
+  if (is_certainly_shared(pointer))
+    builder.CreateBr(then);
+  else
+    builder.CreateCondBr(is_in_view(builder, address), then, otherwise);
+}
+
+Value* pointer_of_access(Instruction& access) {
+  if (auto* const update = dyn_cast<AtomicRMWInst>(&access)) return update->getPointerOperand();
+  if (auto* const exchange = dyn_cast<AtomicCmpXchgInst>(&access)) return exchange->getPointerOperand();
+  return getLoadStorePointerOperand(&access);
+}
+
+Type* type_of_access(const Instruction& access) {
+  if (const auto* const store = dyn_cast<StoreInst>(&access)) return store->getValueOperand()->getType();
+  if (const auto* const exchange = dyn_cast<AtomicCmpXchgInst>(&access)) return exchange->getNewValOperand()->getType();
+  return access.getType();
+}
+
 bool is_harmless_call(const CallBase& call) {
   if (call.isInlineAsm()) return false;
   if (const auto* intrinsic = dyn_cast<IntrinsicInst>(&call)) {

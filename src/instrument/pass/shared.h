@@ -20,6 +20,18 @@ bool may_be_shared(const llvm::Value* pointer);
 // Tells whether an access through `pointer` certainly reaches the view.
 bool is_certainly_shared(const llvm::Value* pointer);
 
+// Makes the code that tells whether an address, a number, is in the view.
+llvm::Value* is_in_view(llvm::IRBuilder<>& builder, llvm::Value* address);
+// Ends the builder's block: if the pointer, whose number is `address`, leads to the view, the program goes on at `then`, else at
+// `otherwise`.
+void branch_if_in_view(llvm::IRBuilder<>& builder, const llvm::Value* pointer, llvm::Value* address,
+                       llvm::BasicBlock* then, llvm::BasicBlock* otherwise);
+
+// Returns the pointer through which a load, a store or an atomic update accesses memory.
+llvm::Value* pointer_of_access(llvm::Instruction& access);
+// Returns the type of what it loads or stores.
+llvm::Type* type_of_access(const llvm::Instruction& access);
+
 // An argument is marked private if it points to private memory in every call (arguments.h).
 bool is_marked_private(const llvm::Argument& argument);
 void mark_private(llvm::Argument& argument, bool is_private);

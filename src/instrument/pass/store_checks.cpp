@@ -188,9 +188,6 @@ class StoreChecks {
     }
     return pointer;
   }
-  Value* is_in_view(IRBuilder<>& builder, Value* address) {
-    return builder.CreateICmpEQ(builder.CreateLShr(address, MG_FINE_VIEW_SHIFT), builder.getInt64(MG_FINE_VIEW_TAG));
-  }
   // Loads the word of the page at `begin` from the rights cache.
   LoadInst* load_rights(IRBuilder<>& builder, Value* begin) {
     Value* const page = builder.CreateLShr(begin, MG_FINE_PAGE_SHIFT);

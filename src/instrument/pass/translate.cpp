@@ -32,10 +32,8 @@ class Translation {
   // looks for hazards (coherence/mgs/translation_tables.cpp).
   void translate(Instruction& access) {
     const bool stores = !isa<LoadInst>(access);
-    Value* const pointer = const_cast<Value*>(pointer_of(access));
-    Type* const type = isa<StoreInst>(access)           ? cast<StoreInst>(access).getValueOperand()->getType()
-                       : isa<AtomicCmpXchgInst>(access) ? cast<AtomicCmpXchgInst>(access).getNewValOperand()->getType()
-                                                        : access.getType();
+    Value* const pointer = pointer_of_access(access);
+    Type* const type = type_of_access(access);
     const uint64_t size = f_.layout.getTypeStoreSize(type);
     const bool within_page = align_of(access).value() >= size;
     const DebugLoc location = access.getDebugLoc();
@@ -49,13 +47,7 @@ class Translation {
     IRBuilder<> builder(head);
     builder.SetCurrentDebugLocation(location);
     Value* const address = builder.CreatePtrToInt(pointer, f_.i64);
-    if (is_certainly_shared(pointer)) {
-      builder.CreateBr(looking);
-    } else {
-      Value* const is_shared =
-          builder.CreateICmpEQ(builder.CreateLShr(address, MG_FINE_VIEW_SHIFT), builder.getInt64(MG_FINE_VIEW_TAG));
-      builder.CreateCondBr(is_shared, looking, body);
-    }
+    branch_if_in_view(builder, pointer, address, looking, body);
 
     builder.SetInsertPoint(looking);
     Value* const offset = builder.CreateSub(address, builder.getInt64(MG_FINE_VIEW_BASE));
@@ -104,12 +96,6 @@ class Translation {
   // Keeps the compiler, but not the processor, from moving accesses across.
   static void keep_order(IRBuilder<>& builder) {
     builder.CreateFence(AtomicOrdering::SequentiallyConsistent, SyncScope::SingleThread);
-  }
-
-  static const Value* pointer_of(const Instruction& access) {
-    if (const auto* const update = dyn_cast<AtomicRMWInst>(&access)) return update->getPointerOperand();
-    if (const auto* const exchange = dyn_cast<AtomicCmpXchgInst>(&access)) return exchange->getPointerOperand();
-    return getLoadStorePointerOperand(&access);
   }
 
   static Align align_of(const Instruction& access) {
