@@ -3,6 +3,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/lock_guard.h"
@@ -112,6 +113,25 @@ void Requests::on_signal(void* self, const Message& message) {
   std::memcpy(&away->signal_, message.payload.data(), sizeof(siginfo_t));
   away->has_sent_signal_.store(true, std::memory_order_release);
   syscall(SYS_tgkill, getpid(), away->tid_, kKick);
+}
+
+std::vector<std::byte> thread_to_take_over(const ucontext_t& context, const ThreadBlock& thread) {
+  ThreadToTakeOver coming{.thread_pointer = thread.guest_fs,
+                          .gs = 0,
+                          .clear_tid = thread.clear_tid,
+                          .robust_list = thread.robust_list,
+                          .mask = mask_of(context, thread),
+                          .alternate_stack = thread.alternate_stack,
+                          .held = {},
+                          .processor = thread.processor,
+                          .gs_is_guests = thread.gs_is_guests};
+  std::ranges::copy(thread.held, coming.held);
+  if (thread.gs_is_guests) asm volatile("rdgsbase %0" : "=r"(coming.gs));
+  const std::vector<std::byte> saved = save_context(context);
+  std::vector<std::byte> data(sizeof coming + saved.size());
+  std::memcpy(data.data(), &coming, sizeof coming);
+  std::memcpy(data.data() + sizeof coming, saved.data(), saved.size());
+  return data;
 }
 
 SystemAction ActionsAtHome::action(int signal) {

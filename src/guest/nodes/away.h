@@ -72,6 +72,10 @@ class Requests {
   std::array<Away*, slots::kCount> by_slot_ MG_GUARDED_BY(lock_){};
 };
 
+// Returns what the request kTakeOver has behind it, of a thread of the guest that stands at `context`: ThreadToTakeOver and the
+// context. The calling thread is that thread.
+std::vector<std::byte> thread_to_take_over(const ucontext_t& context, const ThreadBlock& thread);
+
 // Asks the home for the dispositions of signals, on behalf of a thread that is away.
 class ActionsAtHome final : public SignalActions {
  public:

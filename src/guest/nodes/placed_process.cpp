@@ -284,22 +284,8 @@ long PlacedProcess::futex(Call& call) {
 void PlacedProcess::come_home(const ucontext_t& context, ThreadBlock& thread) {
   thread.needs_home = false;
   const long wanted = std::exchange(wanted_, kNoCall);
-  ThreadToTakeOver coming{.thread_pointer = thread.guest_fs,
-                          .gs = 0,
-                          .clear_tid = thread.clear_tid,
-                          .robust_list = thread.robust_list,
-                          .mask = mask_of(context, thread),
-                          .alternate_stack = thread.alternate_stack,
-                          .held = {},
-                          .processor = thread.processor,
-                          .gs_is_guests = thread.gs_is_guests};
-  std::ranges::copy(thread.held, coming.held);
-  if (thread.gs_is_guests) asm volatile("rdgsbase %0" : "=r"(coming.gs));
-  const std::vector<std::byte> saved = save_context(context);
-  std::vector<std::byte> data(sizeof coming + saved.size());
-  std::memcpy(data.data(), &coming, sizeof coming);
-  std::memcpy(data.data() + sizeof coming, saved.data(), saved.size());
-  if (ask({.kind = RequestKind::kTakeOver, .bytes = 0, .number = wanted}, data) != 0) return;
+  const Request request{.kind = RequestKind::kTakeOver, .bytes = 0, .number = wanted};
+  if (ask(request, thread_to_take_over(context, thread)) != 0) return;
   block_signals();
   send_memory();
   // Segments that have been removed are there for as long as somebody has them attached. The home closes the connection when
