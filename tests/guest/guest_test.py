@@ -255,7 +255,6 @@ class OnSeveralNodes(unittest.TestCase):
         for nodes in (1, 2, 3):
             self.same(nodes, f"{PROGRAMS}/families", "2")
 
-    @unittest.skipUnless("MULTIGRAIN_TEST_SPREAD" in os.environ, "it waited for ever in pause() in one of two runs, which is not understood")
     def test_processes_on_other_nodes(self):
         # The statistics say that they were there.
         counts = re.compile(rb"processes: (\d+) forked, (\d+) to other nodes, (\d+) at home [^;]*; (\d+) came home")

@@ -26,7 +26,7 @@ static struct shared {
   pthread_mutex_t mutex, robust;
   sem_t begin, end;
   atomic_long sum;
-  atomic_int here, ready;
+  atomic_int here, ready, handled;
   long counted;
   int told;
 }* shared;
@@ -52,6 +52,7 @@ static void tell(const char* what, int (*body)(void)) {
 static volatile sig_atomic_t seen;
 static void see(int number) {
   seen = number;
+  shared->handled = 1;
 }
 
 static int is_whole(int added) {
@@ -198,14 +199,22 @@ static int block_and_take(void) {
   return number == SIGUSR1 && seen == SIGUSR1 ? 0 : 3;
 }
 static void with_signal(const char* what, int (*body)(void), int number) {
-  shared->ready = 0;
+  shared->ready = shared->handled = 0;
   const pid_t child = start(body);
   while (!shared->ready) usleep(1000);
   usleep(2000);
   kill(child, number);
   if (body == &wait_again_after_signal) {
+    while (!shared->handled) usleep(1000);
     usleep(20000);
     sem_post(&shared->begin);
+  }
+  /* The first signal may have come before the child was asleep. */
+  siginfo_t end = {.si_pid = 0};
+  while (body == &sleep_until_signal && waitid(P_PID, (id_t)child, &end, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         end.si_pid == 0) {
+    usleep(20000);
+    kill(child, number);
   }
   printf("%s: %x\n", what, status_of(child));
 }
